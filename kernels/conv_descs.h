@@ -11,13 +11,13 @@ namespace dpt {
 
 enum class PoolKind : std::uint8_t { max, average };
 
-/// Pooling as torch.nn.MaxPool2d and AvgPool2d define it. The output size is given, so that
-/// ceil_mode is decided in one place (the layer's shape inference).
+/// Pooling as defined by torch.nn.MaxPool2d and AvgPool2d. The output size is given, so that only
+/// one place (the layer's shape inference) handles ceil_mode.
 struct Pool2dDesc {
   PoolKind kind = PoolKind::max;
   Size2 kernel{2, 2}, stride{2, 2}, padding{0, 0}, dilation{1, 1};
-  /// For average pooling: true if the divisor counts padding. It never counts the part of a
-  /// ceil_mode window beyond the padding.
+  /// For average pooling: true if the divisor counts padding. The part of a ceil_mode window beyond
+  /// the padding never counts.
   bool count_include_pad = true;
   std::int64_t divisor_override = 0;  ///< average only: divisor of every window; 0 = none
   /// For average pooling: replaces the fixed windows by windows that divide the input as evenly as
@@ -32,10 +32,11 @@ struct Pool2dDesc {
 };
 
 /// Convolution with optional bias, then optional ReLU, then optional pooling (applied in that
-/// order). The weight has the description's type. `conv_out` is the shape after the convolution,
-/// `out` the shape after the pooling (equal to conv_out without a pool). `padding` is the padding
-/// before the image; the padding after it follows from conv_out (kernels/common/conv_padding.h).
-/// The pool's batch, type, in, out and training fields agree with this description.
+/// order). The weight has the description's type. `conv_out` is the shape after the convolution.
+/// `out` is the shape after the pooling; without a pool, it equals conv_out. `padding` is the
+/// padding before the image; the padding after it follows from conv_out
+/// (kernels/common/conv_padding.h). The pool's batch, type, in, out and training fields agree with
+/// this description.
 struct Conv2dDesc : WeightAndBias {
   std::int64_t batch = 0;
   SampleShape in, conv_out, out;
@@ -52,8 +53,9 @@ struct Conv2dDesc : WeightAndBias {
 
 /// Transposed convolution with an optional bias (torch.nn.ConvTranspose2d): the transpose of a
 /// convolution from images of y's shape to images of x's shape. Each pixel of x adds its channels,
-/// times the weight (in.c, kernel, out.c / groups), to a window of y. Kernel, stride, padding,
-/// dilation and groups belong to the underlying convolution (kernels/common/conv_transpose.h).
+/// multiplied by the weight (in.c, kernel, out.c / groups), to a window of y. Kernel, stride,
+/// padding, dilation and groups belong to the underlying convolution
+/// (kernels/common/conv_transpose.h).
 struct ConvTranspose2dDesc : WeightAndBias {
   std::int64_t batch = 0;
   SampleShape in, out;

@@ -16,7 +16,8 @@ struct CudaDeviceInfo {
   std::uint64_t shared_bytes_per_block = 0;  ///< maximum that a kernel may request
   std::uint64_t memory_bytes = 0;  ///< total memory; only a backend knows how much is free
   std::vector<int> peers;          ///< indices of the GPUs whose memory it can access
-  std::string unusable;            ///< reason why dpt cannot use it, and the fix; empty if it can
+  std::string unusable;            ///< reason why dpt cannot use this GPU, and the fix; empty if it
+                                   ///< can
 };
 struct CudaInfo {
   std::string unavailable;      ///< reason why CUDA is unavailable; the rest may then be empty

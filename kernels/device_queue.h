@@ -1,5 +1,5 @@
-// Memory of a device and the order in which the device works: the part of the Backend contract
-// (kernels/backend.h, whose rules apply) that copies bytes and waits.
+// Memory of a device, and the order in which the device works. This is the part of the Backend
+// contract (kernels/backend.h, whose rules apply) that copies bytes and waits.
 #pragma once
 
 #include <atomic>
@@ -18,7 +18,7 @@ namespace dpt {
 
 class Backend;
 
-/// Owner of a block of device memory, which its destructor frees. Move-only. An empty one owns
+/// Owner of a block of device memory. Its destructor frees the block. Move-only. An empty one owns
 /// nothing.
 class DeviceMemory {
  public:
@@ -63,19 +63,19 @@ struct DeviceInfo {
 
 /// Limits on how a backend may choose implementations.
 struct BackendOptions {
-  /// True to use only implementations that give the same bits every time, chosen by the description
-  /// alone.
+  /// True if only implementations may be used that give the same bits every time and are chosen by
+  /// the description alone.
   bool exact = false;
   /// File that caches timed choices between implementations; empty = nothing is timed.
   std::string plan_cache;
-  /// Longest wait for queued work, after which a GPU counts as lost (train.stall_timeout).
+  /// Longest wait for queued work. After that, a GPU counts as lost (train.stall_timeout).
   std::chrono::milliseconds wait_limit = std::chrono::minutes(10);
-  /// Flag that becomes true once another replica of this process has failed: queued work may then
-  /// wait for its results in vain. Null if there is no other replica.
+  /// Flag that becomes true once another replica of this process has failed. Queued work may then
+  /// wait forever for that replica's results. Null if there is no other replica.
   std::shared_ptr<const std::atomic<bool>> has_failed;
 };
 
-/// A point in a backend's queue, which other backends of its kind can wait for.
+/// A point in a backend's queue. Other backends of the same kind can wait for it.
 class Event {
  public:
   virtual ~Event() = default;
@@ -104,7 +104,7 @@ class DeviceQueue {
   /// Returns the approximate number of bytes that could be allocated now.
   virtual std::uint64_t free_bytes() = 0;
   /// Returns true if this backend's kernels may read and write memory that `other` allocated, and
-  /// sets up the access. Calls only functions of `other` that identify it.
+  /// sets up the access. Of the functions of `other`, calls only those that identify it.
   virtual bool can_use_memory_of(const Backend& other) = 0;
   /// Queues a copy to the device. `host` must stay unchanged until the copy is done.
   virtual void upload(DevPtr to, const void* host, std::size_t bytes) = 0;
@@ -112,13 +112,13 @@ class DeviceQueue {
   virtual void download(void* host, DevPtr from, std::size_t bytes) = 0;
   virtual void copy(DevPtr to, DevPtr from, std::size_t bytes) = 0;
   virtual void zero(DevPtr to, std::size_t bytes) = 0;
-  /// Marks this point of the queue; `wait` returns once everything before it has run.
+  /// Marks this point of the queue. `wait` returns once everything before the mark has run.
   virtual std::uint64_t record() = 0;
   virtual void wait(std::uint64_t mark) = 0;
   virtual void synchronize() = 0;
 
-  // The device's clock, read in queue order without blocking the host. `times` is a PhaseTimes,
-  // used by one branch of the queue at a time.
+  // The device's clock, read in queue order without blocking the host. `times` is a PhaseTimes.
+  // Only one branch of the queue at a time may use it.
   /// Marks the beginning of a step and initialises `times`.
   virtual void begin_phases(DevPtr times) = 0;
   /// Adds the time since the last call of begin_phases or end_phase to `phase`.
@@ -127,24 +127,24 @@ class DeviceQueue {
   // Order between queues. Waiting for an event that was never recorded does nothing.
   virtual std::unique_ptr<Event> make_event() = 0;
   virtual void record(Event& event) = 0;
-  /// Orders all work queued to this queue from now on after the work that `event` (of this or
-  /// another backend of the same kind) marked when it was last recorded. The host does not wait.
-  /// REQUIRES: that `record` call has returned.
+  /// Orders all work queued to this queue from now on after the point that `event` marked when it
+  /// was last recorded. The event may belong to another backend of the same kind. The host does not
+  /// wait. REQUIRES: that `record` call has returned.
   virtual void wait_for(const Event& event) = 0;
   /// Queues a copy outside the main queue, so that it may overlap with kernels. The copy starts
-  /// when `after` has passed and records `done` when it ends.
+  /// when `after` has passed. When it ends, it records `done`.
   virtual void upload_overlapped(DevPtr to, const void* host, std::size_t bytes, const Event& after,
                                  Event& done) = 0;
 
   // Branches of the queue: independent sequences of calls that may overlap. Branch 0 is the queue
   // itself. A call gives the same bits in every branch.
-  /// Sets up at most `wanted` branches, as far as memory allows, and returns their number: 1 if the
-  /// device runs calls one after another. May allocate.
+  /// Sets up at most `wanted` branches, as far as memory allows, and returns their number. Returns
+  /// 1 if the device runs calls one after another. May allocate.
   virtual int make_branches(int /*wanted*/) { return 1; }
   /// Starts branches 1 to count - 1 after the work queued so far. REQUIRES: make_branches returned
   /// at least `count`.
   virtual void fork(int /*count*/) {}
-  /// Selects the branch (of the last fork) to which later work is queued.
+  /// Selects the branch of the last fork to which later work is queued.
   virtual void select_branch(int /*index*/) {}
   /// Returns to branch 0 and orders the work queued from now on after all branches.
   virtual void join() {}

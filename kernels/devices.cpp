@@ -47,7 +47,7 @@ std::vector<DeviceName> every_cpu() {
   return std::vector<DeviceName>(static_cast<std::size_t>(cpu_info().physical_allowed));
 }
 
-/// Returns all GPUs that dpt can use; throws if the machine has only unusable ones.
+/// Returns all GPUs that dpt can use. Throws if the machine has GPUs, but dpt can use none of them.
 std::vector<DeviceName> every_gpu() {
   std::vector<DeviceName> gpus;
   const std::vector<CudaDeviceInfo>& devices = cuda_info().devices;

@@ -1,4 +1,4 @@
-// Descriptions of operations without parameters, on elements or whole pixels.
+// Descriptions of operations without parameters that work on elements or on whole pixels.
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@ struct ReluDesc {
   bool training = true;
 };
 
-/// Activation as computed by the torch.nn layer that has the name of the formula.
+/// Activation as computed by the torch.nn layer with the name of the formula.
 struct ActivationDesc {
   activations::Formula formula;
   std::int64_t batch = 0;
@@ -43,7 +43,7 @@ struct DropoutDesc {
 };
 
 /// y = the sum of all inputs, in their order, then optional ReLU. All inputs have the same shape
-/// and the same gradient, dx.
+/// and share one gradient, dx.
 struct SumDesc {
   std::int64_t batch = 0;
   SampleShape shape;
@@ -58,15 +58,15 @@ struct SumDesc {
 struct ConcatDesc {
   std::int64_t batch = 0;
   std::vector<SampleShape> in;  ///< 2 to kMaxInputs
-  /// True if y is flat (1x1 pixels) and inputs may have any size: y holds the elements of the
-  /// inputs one after another, each in the order (C,H,W).
+  /// True if y is flat (1x1 pixels) and inputs may have any size. y then holds the elements of the
+  /// inputs one after another, each input in the order (C,H,W).
   bool flatten = false;
   SampleShape out;
   DType type = DType::f32;
 };
 
 /// y = a * b, elementwise. If one of the two has 1x1 pixels, each of its channels multiplies all
-/// pixels of that channel in the other. Each has a separate gradient.
+/// pixels of that channel in the other. Each of the two has a separate gradient.
 struct ProductDesc {
   std::int64_t batch = 0;
   std::array<SampleShape, 2> in;

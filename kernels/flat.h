@@ -1,5 +1,5 @@
-// Kernels over the flat buffers of parameters and gradients, and the values of a step that lie in
-// device memory: a part of the Backend contract (kernels/backend.h, whose rules apply).
+// Kernels over the flat buffers of parameters and gradients, and the values of a step that are in
+// device memory. A part of the Backend contract (kernels/backend.h, whose rules apply).
 #pragma once
 
 #include <array>
@@ -16,8 +16,9 @@ namespace dpt {
 
 inline constexpr int kMaxOptimizerStates = 3;
 
-/// Constants of one update of one parameter group, computed in double on the host: a FormulaStep of
-/// the optimizer's formula (kernels/common/optimizers/formula.h), which only the formula reads.
+/// Constants of one update of one parameter group, computed in double on the host. They are a
+/// FormulaStep of the optimizer's formula (kernels/common/optimizers/formula.h), and only the
+/// formula reads them.
 struct alignas(16) UpdateStep {
   std::byte bytes[64];
 };
@@ -44,8 +45,8 @@ enum class UpdateOutcome : std::uint8_t {
   withheld  ///< nothing was written because an earlier step was refused or broken
 };
 
-/// Record, in device memory, of a step that went wrong. While it is set, later queued steps change
-/// nothing, until the host has seen it and resets it to zero.
+/// Record, in device memory, of a step that went wrong. While it is set, steps queued later change
+/// nothing. The host resets it to zero once it has seen it.
 struct UpdateGuard {
   std::int64_t bad_step = 0;  ///< StepScalars::step of the refused or broken update; 0 = none
 };
@@ -54,8 +55,8 @@ struct UpdateGuard {
 inline constexpr int kMaxMetricSums = 9;
 
 /// Sum in the flat gradient buffer, stored as the sum of two floats. It is exact for counts: `high`
-/// is a multiple of kDigit and `low` is below kDigit, so that adding up the floats of up to 65,536
-/// parts with up to 2^32 samples, in any order, never rounds. Any other sum is entirely in `high`.
+/// is a multiple of kDigit and `low` is below kDigit. So adding up the floats of up to 65,536 parts
+/// with up to 2^32 samples, in any order, never rounds. Any other sum is entirely in `high`.
 struct SplitSum {
   static constexpr std::int64_t kDigit = 256;
   float high = 0, low = 0;
@@ -70,23 +71,23 @@ struct SplitSum {
     low = static_cast<float>(total % kDigit);
     high = static_cast<float>(total - total % kDigit);
   }
-  /// Adds to the sum, rounded to fp32; infinite above the range of fp32.
+  /// Adds to the sum, rounding to fp32. The result is infinite above the range of fp32.
   constexpr void add(double more) { high = static_cast<float>(static_cast<double>(high) + more); }
   bool operator==(const SplitSum&) const = default;
 };
 
-/// Values of a step that are summed over ranks together with the gradients. They follow the
+/// Values of a step that are summed over ranks together with the gradients. They come after the
 /// gradients in the flat gradient buffer.
 struct StepMetrics {
   float loss_sum = 0;    ///< sum of the samples' losses
   float weight = 0;      ///< sum of the samples' weights: the mean loss is loss_sum / weight
-  SplitSum labelled;     ///< number of samples that count: those whose label is not ignored
-  SplitSum count;        ///< samples
+  SplitSum labelled;     ///< number of samples that count, that is, whose label is not ignored
+  SplitSum count;        ///< number of samples
   float stop_votes = 0;  ///< number of ranks that were asked to stop after this step
   // Written after the sum, by `check_running` and by the optimizer.
-  /// 0 if all running statistics stay finite. Otherwise names the first statistic that the update
-  /// would make non-finite: kFirstStatistic minus its offset from the beginning of the first
-  /// RunningRange.
+  /// 0 if all running statistics stay finite. Otherwise identifies the first statistic that the
+  /// update would make non-finite: kFirstStatistic minus the statistic's offset from the beginning
+  /// of the first RunningRange.
   std::uint32_t bad_statistic = 0;
   float outcome = 0;   ///< an UpdateOutcome
   float bad_norm = 0;  ///< StepScalars::grad_norm of a refused or broken update
@@ -98,14 +99,14 @@ struct StepMetrics {
   double mean_loss() const { return static_cast<double>(loss_sum) / weight; }
   /// Returns true if no sample counts, so that the mean is undefined.
   constexpr bool is_weightless() const { return weight == 0 && count.count() > 0; }
-  /// Returns the factor of gradients, or 0 if no sample counts. An infinite factor would turn the
-  /// zeros in the gaps between the parameters' gradients into NaN, and no step overwrites them.
+  /// Returns the factor for gradients, or 0 if no sample counts. An infinite factor would turn the
+  /// zeros in the gaps between the parameters' gradients into NaN, which no step would overwrite.
   constexpr float inverse_weight() const { return weight == 0 ? 0.0F : 1.0F / weight; }
 };
 static_assert(sizeof(StepMetrics) == 128);
 
-/// Values that change from step to step, in device memory so that a captured graph can read them.
-/// Values that only the optimizer's formula reads are in UpdateStep.
+/// Values that change from step to step. They are in device memory, so that a captured graph can
+/// read them. Values that only the optimizer's formula reads are in UpdateStep.
 struct StepScalars {
   std::int64_t epoch = 0;
   std::int64_t step = 0;  ///< counted from 1
@@ -119,7 +120,7 @@ struct StepScalars {
 /// Flat buffers of an update, and values of its step.
 struct OptimizerArgs {
   DevPtr params, grads;  ///< fp32; params are updated
-  /// fp32 states in the formula's order; those beyond the formula's number may be null.
+  /// fp32 states in the formula's order. Those that the formula does not have may be null.
   std::array<DevPtr, kMaxOptimizerStates> states;
   DevPtr scalars;         ///< StepScalars; gradients are multiplied by `clip` first
   DevPtr steps;           ///< one UpdateStep per group
@@ -131,8 +132,8 @@ struct OptimizerArgs {
 class OptimizerOp {
  public:
   virtual ~OptimizerOp() = default;
-  /// Queues one update. With `args.guard`, decides whether to write it (decide_update), checks
-  /// every written value, and writes the UpdateOutcome to `args.metrics`.
+  /// Queues one update. If `args.guard` is given, decides whether to write it (decide_update),
+  /// checks every written value, and writes the UpdateOutcome to `args.metrics`.
   virtual void step(const OptimizerArgs& args) = 0;
 };
 
@@ -141,7 +142,7 @@ class OptimizerOp {
 class RangeNormsOp {
  public:
   virtual ~RangeNormsOp() = default;
-  /// Queues norms[i] = 2-norm of range i of `values`; both are fp32. Adds in the order of
+  /// Queues norms[i] = 2-norm of range i of `values`. Both are fp32. Adds in the order of
   /// kernels/common/range_norms.h, which gives the same bits on every device.
   virtual void run(DevPtr values, DevPtr norms) = 0;
 };
@@ -152,16 +153,16 @@ struct TreeAdd {
 };
 
 /// One step of merging the moments of several sets of values. The moments are (mean, sum of squared
-/// deviations) for every channel; those of `right` are merged into `left`. Chan, Golub, LeVeque
-/// (1979).
+/// deviations) for every channel. The moments of `right` are merged into those of `left`. Method:
+/// Chan, Golub, LeVeque (1979).
 struct MomentMerge {
   int left = 0, right = 0;
   float right_share = 0;  ///< number of right's values / number of all values
   float cross = 0;        ///< left's number of values * right's number / number of all values
 };
 
-/// Number of updates, stored among the flat fp32 parameters as the bits of a float, because fp32
-/// cannot count beyond 2^24. It stops at the bits of the largest finite float.
+/// Number of updates. It is stored among the flat fp32 parameters as the bits of a float, because
+/// fp32 cannot count beyond 2^24. It stops at the bits of the largest finite float.
 struct UpdateCounter {
   static constexpr std::int32_t kMax = 0x7f7fffff;
   static constexpr std::int32_t count(float bits) { return std::bit_cast<std::int32_t>(bits); }
@@ -178,7 +179,7 @@ struct UpdateCounter {
 /// Range of running statistics that follow the same rule.
 struct RunningRange {
   std::int64_t begin = 0, end = 0;  ///< floats, from the beginning of the parameters
-  float momentum = 0.1F;            ///< share of the batch's statistics; below 0: 1 / updates
+  float momentum = 0.1F;            ///< share of the batch's statistics; if below 0, 1 / updates
   std::int64_t counter = 0;         ///< offset of the number of updates (UpdateCounter)
 };
 
@@ -188,9 +189,9 @@ struct RunningArgs {
   DevPtr metrics;  ///< StepMetrics, for the number of samples and the outcome of the step
 };
 
-/// Batch norm folded into the layer before it, which has a row of weights for each channel: with s
-/// = gamma / sqrt(running_var + eps), the folded weight is s * weight and the folded bias is s *
-/// (bias - running_mean) + beta. Offsets are in floats.
+/// Batch norm folded into the layer before it, whose weight has one row per channel. With s = gamma
+/// / sqrt(running_var + eps), the folded weight is s * weight, and the folded bias is s * (bias -
+/// running_mean) + beta. Offsets are in floats.
 struct NormFold {
   static constexpr std::int64_t kNone = -1;
   std::int64_t channels = 0, row = 0;  ///< number of rows of the weight, and length of a row
@@ -212,7 +213,7 @@ class FlatKernels {
   virtual void tree_sum(std::span<const DevPtr> parts, std::span<const TreeAdd> additions,
                         std::span<const DevPtr> outs, std::int64_t count) = 0;
   /// Does `merges` in order, then copies parts[0] to each of `outs`, which may include parts.
-  /// Overwrites the parts, which have 2 * channels floats each.
+  /// Overwrites the parts. Each part has 2 * channels floats.
   virtual void merge_moments(std::span<const DevPtr> parts, std::span<const MomentMerge> merges,
                              std::span<const DevPtr> outs, std::int64_t channels) = 0;
   /// Sets StepMetrics::bad_statistic if `update_running` would make a running statistic non-finite.
@@ -222,18 +223,18 @@ class FlatKernels {
   /// unless metrics.outcome is `applied` and check_running found all statistics finite.
   virtual void update_running(std::span<const RunningRange> ranges, Range counters,
                               const RunningArgs& args) = 0;
-  /// Computes the weights and biases that `folds` describe from the flat parameters, and writes
-  /// them to `folded`.
+  /// Computes the weights and biases that `folds` describe from the flat parameters. Writes them to
+  /// `folded`.
   virtual void fold_norms(std::span<const NormFold> folds, DevPtr params, DevPtr folded) = 0;
   /// Sets to[i] = from[i] rounded to bf16, ties to even.
   virtual void to_bf16(DevPtr to, DevPtr from, std::int64_t count) = 0;
-  /// Sets scalars.grad_norm to the 2-norm of grads, summed in a fixed order, and scalars.clip from
-  /// max_norm (torch.nn.utils.clip_grad_norm_). `scalars` is a StepScalars.
+  /// Sets scalars.grad_norm to the 2-norm of grads, summed in a fixed order. Sets scalars.clip from
+  /// it and max_norm (torch.nn.utils.clip_grad_norm_). `scalars` is a StepScalars.
   virtual void grad_norm(DevPtr grads, std::int64_t count, DevPtr scalars) = 0;
   /// Multiplies grads by StepMetrics::inverse_weight(). Used for the gradients of a mean whose
   /// divisor is known only after the sum over all ranks.
   virtual void divide_by_weight(DevPtr grads, std::int64_t count, DevPtr metrics) = 0;
-  /// Clips every value to [-limit, limit] (torch.nn.utils.clip_grad_value_); a NaN stays one.
+  /// Clips every value to [-limit, limit] (torch.nn.utils.clip_grad_value_). A NaN stays NaN.
   virtual void clip_values(DevPtr values, float limit, std::int64_t count) = 0;
   virtual std::unique_ptr<OptimizerOp> optimizer(const OptimizerDesc& desc) = 0;
   virtual std::unique_ptr<RangeNormsOp> range_norms(std::span<const Range> ranges) = 0;

@@ -9,8 +9,8 @@
 
 namespace dpt {
 
-/// Rectangle inside a sample as the model gets it; empty if its height is 0. Has no initialisers,
-/// so that it can be in shared memory of device code.
+/// Rectangle inside a sample in the form that the model gets. Empty if its height is 0. Has no
+/// initialisers, so that it can be in shared memory of device code.
 struct InputBox {
   std::int32_t top, left, height, width;
   bool operator==(const InputBox&) const = default;
@@ -24,8 +24,8 @@ struct InputMix {
   bool operator==(const InputMix&) const = default;
 };
 
-/// The first kernel of a replica, which turns raw samples into activations. Order of operations:
-/// scale to 0..1 (u8 raw only), crop with zero padding, flip, normalise, erase, mix. See
+/// The first kernel of a replica. It turns raw samples into activations. Order of operations: scale
+/// to 0..1 (u8 raw only), crop with zero padding, flip, normalise, erase, mix. See
 /// kernels/common/augment.h for the formulas and random draws, which are the same on every backend.
 /// The erased boxes and the mix are drawn on the host.
 struct InputDesc {
@@ -53,8 +53,8 @@ struct InputArgs {
   DevPtr y;      ///< (batch, out), overwritten
   /// InputBox (batch): the erased box of each sample, in output coordinates. Null without `erase`.
   DevPtr boxes{};
-  /// InputMix for the whole batch; null without `mix`. With a mix, `slots`, `ids` and `boxes` have
-  /// one more entry, before the first, and sample k's partner is sample k - 1.
+  /// InputMix for the whole batch; null without `mix`. If given, the partner of sample k is sample
+  /// k - 1, so `slots`, `ids` and `boxes` have one more entry, before the first.
   DevPtr mix{};
 };
 

@@ -18,7 +18,8 @@ enum class SampleSum : std::uint8_t {
   top_k,           ///< 1 where the label's output is one of the k largest (the first wins a tie)
   absolute_error,  ///< mean over the outputs of |prediction - target|; not for cross-entropy
   squared_error,   ///< mean over the outputs of (prediction - target)^2; not for cross-entropy
-  matches,         ///< share of the outputs on their target's side of 0.5; not for cross-entropy
+  matches,         ///< share of the outputs on the same side of 0.5 as their target; not for
+                   ///< cross-entropy
   none             ///< 0
 };
 struct MetricSum {
@@ -40,18 +41,18 @@ struct LossDesc {
   bool training = true;  ///< false: no gradient is written
 };
 
-/// Softmax and cross-entropy, as torch.nn.CrossEntropyLoss, with labels or soft labels. With
-/// labels, a sample's weight is its own weight, if it has one, times the weight of its label's
-/// class; 0 if the label is ignored. With soft labels, it is its own weight only.
+/// Softmax and cross-entropy with labels or soft labels, as in torch.nn.CrossEntropyLoss. A
+/// sample's weight is its own weight, or 1 if it has none. With labels, it is multiplied by the
+/// weight of the label's class, and is 0 if the label is ignored.
 struct CrossEntropyDesc : LossDesc {
   float label_smoothing = 0.0F;
   std::vector<float> class_weights;          ///< one per class; empty: all are 1
   std::optional<std::int32_t> ignore_index;  ///< label of samples that do not count
 };
 
-/// The mean over a sample's outputs of an elementwise loss, which is the torch.nn loss with the
-/// name of the formula. If the samples have labels only, the target is 1 for the label's output and
-/// 0 for the others.
+/// The mean over a sample's outputs of an elementwise loss: the torch.nn loss with the name of the
+/// formula. If the samples have labels only, the target is 1 for the label's output and 0 for the
+/// others.
 struct ElementLossDesc : LossDesc {
   element_losses::Formula formula;
   std::vector<float> pos_weight;  ///< bce_with_logits: one per output; empty: all are 1
@@ -75,9 +76,9 @@ struct LossArgs {
   DevPtr prediction;   ///< i32 (batch): index of the largest logit; or null
   /// f32 (batch, classes): the prediction of each output (for cross-entropy, the softmax); or null.
   DevPtr outputs;
-  /// f32 scalar, a factor of the gradients (1 / global batch count). If null, the gradients are
-  /// those of the sum, because the divisor is known only after the sum over all ranks (see
-  /// divide_by_weight).
+  /// f32 scalar, a factor on the gradients: 1 / (number of samples in the whole batch). If null,
+  /// the gradients are those of the sum, because the divisor is known only after the sum over all
+  /// ranks (see divide_by_weight).
   DevPtr inverse_count;
   GradWrite write = GradWrite::overwrite;
 };

@@ -11,8 +11,9 @@
 namespace dpt {
 
 /// Batch normalisation of each channel over samples and pixels (torch.nn.BatchNorm1d, BatchNorm2d),
-/// then optional ReLU. With `batch_statistics`, it couples the samples of a batch (see Op), and
-/// forward writes the mean and the unbiased variance if their `gradient` is requested.
+/// then optional ReLU. With `batch_statistics`, it couples the samples of a batch (see Op). Forward
+/// then writes the mean and the unbiased variance, if the `gradient` of these parameters is
+/// requested.
 struct BatchNormDesc {
   enum : std::size_t { kWeight, kBias, kRunningMean, kRunningVar };
   static constexpr std::array<std::string_view, 4> kParams{"weight", "bias", "running_mean",
@@ -28,9 +29,9 @@ struct BatchNormDesc {
   bool input_gradient = true;
 };
 
-/// Group normalisation (torch.nn.GroupNorm): normalises each sample separately, over all pixels and
-/// channels of each of `groups` groups of neighbouring channels, then y = y * weight + bias for
-/// each channel.
+/// Group normalisation (torch.nn.GroupNorm). The channels are divided into `groups` groups of
+/// neighbours. Normalises each group of each sample separately, over all its pixels and channels.
+/// Then y = y * weight + bias for each channel.
 struct GroupNormDesc : WeightAndBias {
   std::int64_t batch = 0;
   SampleShape shape;
@@ -42,8 +43,8 @@ struct GroupNormDesc : WeightAndBias {
   bool input_gradient = true;
 };
 
-/// y = weight * x, with one weight per channel or a single one. With `negative_only`, applies only
-/// where x is not above 0 and elsewhere y = x (torch.nn.PReLU).
+/// y = weight * x, with one weight per channel or a single one. With `negative_only`, this applies
+/// only where x is not above 0, and elsewhere y = x (torch.nn.PReLU).
 struct ChannelScaleDesc {
   enum : std::size_t { kWeight };
   static constexpr std::array<std::string_view, 1> kParams{"weight"};

@@ -18,9 +18,9 @@
 
 namespace dpt {
 
-/// List of all operations: applies the macro EACH to the type of each description. From this list,
-/// each backend declares an overload of its function that creates a kernel, so a backend that lacks
-/// an operation does not link.
+/// List of all operations: applies the macro EACH to the type of each description. Each backend
+/// uses it to declare an overload of its function that creates a kernel, so a backend that lacks an
+/// operation does not link.
 #define DPT_OPS(EACH) DPT_CONV_OPS(EACH) DPT_ELEMENT_OPS(EACH) DPT_NORM_OPS(EACH)
 
 template <class First, class... Descs>
@@ -51,13 +51,13 @@ inline DType type_of(const OpDesc& desc) {
 }
 
 /// Creates kernels from descriptions ("describe once, execute many times"). The Backend must
-/// outlive them. Throws ErrorKind::device for a description that the device cannot run.
+/// outlive the kernels. Throws ErrorKind::device for a description that the device cannot run.
 class OpFactory {
  public:
   virtual ~OpFactory() = default;
   virtual std::unique_ptr<Op> make(const OpDesc& desc) = 0;
   /// Lets `make` use the kernels with these names (Op::replaceable_kernel) only where no others can
-  /// run. Operations that exist already keep theirs.
+  /// run. Existing operations keep their kernels.
   virtual void avoid([[maybe_unused]] const std::set<std::string>& kernels) {}
   virtual std::unique_ptr<LossOp> make_loss(const LossOpDesc& desc) = 0;
   virtual std::unique_ptr<InputOp> make_input(const InputDesc& desc) = 0;

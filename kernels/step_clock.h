@@ -11,8 +11,8 @@ namespace dpt {
 enum class StepPhase : std::uint8_t { forward, backward, sum, update };
 inline constexpr int kStepPhases = 4;
 
-/// Times of the phases in nanoseconds, in device memory, written by DeviceQueue::begin_phases and
-/// end_phase.
+/// Times of the phases in nanoseconds. DeviceQueue::begin_phases and end_phase write them, in
+/// device memory.
 struct alignas(64) PhaseTimes {
   std::uint64_t last = 0;  ///< time at which the latest phase began or ended, by the device's clock
   std::uint64_t spent[kStepPhases] = {};

@@ -17,8 +17,8 @@ std::string wheel_library(const std::filesystem::path& program, const std::strin
     std::error_code missing;
     if (std::filesystem::is_regular_file(library, missing)) found.push_back(library.string());
   }
-  // Choose one deterministically, whatever the order of the file system: the newest toolkit, cu14
-  // before cu13.
+  // Choose one deterministically, whatever the order of the file system: that of the newest
+  // toolkit, with cu14 before cu13.
   const auto last = std::max_element(found.begin(), found.end());
   return last == found.end() ? std::string() : *last;
 }
