@@ -100,7 +100,8 @@ Palette read_palette(const BmpFile& file, const BmpHeader& header) {
                     static_cast<std::uint8_t>(file.byte(at + 1)),
                     static_cast<std::uint8_t>(file.byte(at))});
   }
-  // Like Pillow, do not complete a palette of two colours, not even of the greys 0 and 1.
+  // Do not complete a palette of two colours, not even one of the greys 0 and 1. Pillow does not
+  // either.
   if (header.colours != 2) palette.complete();
   return palette;
 }
@@ -108,12 +109,12 @@ Palette read_palette(const BmpFile& file, const BmpHeader& header) {
 std::size_t pixel_offset(const BmpHeader& header) {
   const auto [begin, stride] = palette_place(header);
   const std::size_t palette_bytes = header.bits <= 8 ? stride * header.colours : 0;
-  // Some programs write an offset that leaves out the palette, or 0.
+  // Some programs write an offset that does not count the palette, or 0.
   const bool is_wrong = header.offset == begin || header.offset == 0;
   return is_wrong ? begin + palette_bytes : header.offset;
 }
 
-/// Returns the bytes of the pixels after checking that all rows exist.
+/// Checks that all rows exist, and returns the bytes of the pixels.
 std::span<const std::byte> plain_rows(const BmpFile& file, const BmpHeader& header,
                                       std::size_t stride) {
   const std::span<const std::byte> rows = file.from(pixel_offset(header));
@@ -128,7 +129,7 @@ std::size_t row_bytes(const BmpHeader& header) {
          32 * 4;
 }
 
-/// Returns the row of the image that is stored as row `y` of the file.
+/// Returns the row of the image that the file stores as row `y`.
 std::int64_t image_row(const BmpHeader& header, std::int64_t y) {
   return header.is_top_down ? y : header.height - 1 - y;
 }
@@ -151,7 +152,7 @@ std::vector<std::uint8_t> plain_indices(const BmpFile& file, const BmpHeader& he
   return indices;
 }
 
-/// Decoder of run-length-encoded indices; skipped pixels have index 0.
+/// Decoder of run-length-encoded indices. Skipped pixels have index 0.
 class RleDecoder {
  public:
   RleDecoder(const BmpFile& file, const BmpHeader& header)
@@ -187,7 +188,7 @@ class RleDecoder {
     return i % 2 == 0 ? byte >> 4 : byte & 15;
   }
 
-  /// Adds a run; drops pixels beyond the end of the row.
+  /// Adds a run. Drops pixels beyond the end of the row.
   void add_run(std::uint32_t count, std::uint32_t value) {
     const auto left = static_cast<std::uint32_t>(std::max<std::int64_t>(header_.width - x_, 0));
     const std::uint32_t used = std::min(count, left);
@@ -232,7 +233,7 @@ class RleDecoder {
   std::vector<std::uint8_t> pixels_;
 };
 
-/// Returns the index of each channel's byte among the four bytes of a pixel.
+/// Returns, for each channel, the index of its byte among the four bytes of a pixel.
 std::array<std::size_t, 3> channel_bytes(const BmpFile& file, const BmpHeader& header) {
   std::array<std::size_t, 3> places{2, 1, 0};
   if (header.coding != BmpCoding::masks || header.masks == std::array<std::uint32_t, 3>{}) {

@@ -1,6 +1,6 @@
-// Colours of images. Sources of the formulas: Pillow 13, src/libImaging/Blend.c, Convert.c (L and
-// HSV) and Filter.c, src/PIL/ImageEnhance.py, ImageStat.py and ImageOps.py; torchvision 0.29,
-// transforms/_functional_pil.py (adjust_hue).
+// Colours of images. The formulas are those of Pillow 13, src/libImaging/Blend.c, Convert.c (L and
+// HSV) and Filter.c, src/PIL/ImageEnhance.py, ImageStat.py and ImageOps.py; and of torchvision
+// 0.29, transforms/_functional_pil.py (adjust_hue).
 #include "kernels/image/colors.h"
 
 #include <algorithm>
@@ -19,7 +19,8 @@ namespace {
 using ByteTable = std::array<std::uint8_t, 256>;
 using Histogram = std::array<std::int64_t, 256>;
 
-/// Returns one byte of Image.blend(from, to, factor): float32, truncated towards zero.
+/// Returns one byte of Image.blend(from, to, factor), computed in float32 and truncated towards
+/// zero.
 inline std::uint8_t blended(int from, int to, float factor) {
   float value = static_cast<float>(from) + factor * static_cast<float>(to - from);
   value = value < 0.0F ? 0.0F : value;
@@ -59,7 +60,7 @@ std::array<Histogram, 3> histograms(const Image& image) {
   return result;
 }
 
-/// Returns ImageStat's mean of the image as mode L, rounded as ImageEnhance.Contrast rounds it.
+/// Returns ImageStat's mean of the image in mode L, rounded as in ImageEnhance.Contrast.
 int mean_luma(const Image& image) {
   std::uint64_t sum = 0;
   std::size_t count = image.pixels.size();
@@ -72,11 +73,11 @@ int mean_luma(const Image& image) {
   return static_cast<int>(static_cast<double>(sum) / static_cast<double>(count) + 0.5);
 }
 
-/// Tables of Pillow's conversions to HSV and back. The conversions need divisions and fmod, but
-/// each step has few different inputs.
+/// Tables for Pillow's conversions to HSV and back. The conversions need divisions and fmod, but
+/// each of their steps has few different inputs.
 struct HueTables {
   /// Hue, indexed by the order of the channels (6 ways) and by (largest - middle, largest -
-  /// smallest), which form a triangle.
+  /// smallest). The latter pairs form a triangle.
   static constexpr std::size_t kTriangle = std::size_t{256} * 257 / 2;
   std::array<std::array<std::uint8_t, kTriangle>, 6> hue;
   /// Saturation, indexed by largest - smallest and largest.
@@ -86,7 +87,7 @@ struct HueTables {
   std::array<float, 256> saturation_share;
   struct Sector {
     double part;           ///< (largest - middle) / (largest - smallest)
-    bool is_falling;       ///< true if the middle channel falls; then saturation * part is float32
+    bool is_falling;       ///< true if the middle channel falls; saturation * part is then float32
     std::uint8_t r, g, b;  ///< shifts that select from largest | middle << 8 | smallest << 16
   };
   std::array<Sector, 256> sector;
@@ -148,7 +149,7 @@ HueTables::HueTables() {
 }
 
 const HueTables& hue_tables() {
-  // Half a megabyte is too much for a stack.
+  // Allocate the tables, because half a megabyte is too much for a stack.
   static const std::unique_ptr<const HueTables> tables = std::make_unique<const HueTables>();
   return *tables;
 }
@@ -228,9 +229,9 @@ void adjust_sharpness(Image& image, double factor) {
     const std::uint16_t* mid = left + channels;
     const std::uint16_t* right = mid + channels;
     for (std::size_t i = 0; i < inner; ++i) {
-      // Pillow's SMOOTH: weights of 1, and 5 in the middle, divided by 13. Its float32 sums are off
-      // by less than 0.001, which does not change the result: (2 * sum + 13) / 26 has an odd
-      // numerator, so it is at least 1/26 away from a whole number.
+      // Pillow's SMOOTH has weights of 1, and 5 in the middle, and divides by 13. Its float32 sums
+      // are off by less than 0.001, which does not change the result: (2 * sum + 13) / 26 has an
+      // odd numerator, so it is at least 1/26 away from a whole number.
       const auto sum = static_cast<std::uint16_t>(left[i] + mid[i] + right[i] + 4 * center[i]);
       const auto smooth = static_cast<std::uint16_t>(static_cast<std::uint16_t>(2 * sum + 13) / 26);
       to[i] = blended(smooth, center[i], share);

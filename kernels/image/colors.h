@@ -1,6 +1,7 @@
 // Colour augmentations of an image, with the bytes and rules of image_ops.h.
 //
-// A factor of 1 changes nothing; 0 removes the property entirely. REQUIRES: factor >= 0.
+// A factor of 1 changes nothing, and a factor of 0 removes the property entirely. REQUIRES: factor
+// >= 0.
 #pragma once
 
 #include "kernels/image/image.h"
@@ -11,7 +12,8 @@ void adjust_brightness(Image& image, double factor);
 void adjust_contrast(Image& image, double factor);
 /// Scales the saturation. An image of one channel stays unchanged.
 void adjust_saturation(Image& image, double factor);
-/// Scales the sharpness. The borders stay unchanged, and so does any image below 3 x 3 pixels.
+/// Scales the sharpness. The border pixels stay unchanged, and so does any image below 3 x 3
+/// pixels.
 void adjust_sharpness(Image& image, double factor);
 /// Rotates the hue by `factor` of the colour circle. An image of one channel stays unchanged.
 /// REQUIRES: -0.5 <= factor <= 0.5.

@@ -23,7 +23,7 @@ Image decode_image(std::span<const std::byte> file, const std::string& name, std
 
 namespace {
 
-/// Decodes a part of the upright image of a file whose stored image is not upright.
+/// Decodes a part of the upright image from a file whose stored image is not upright.
 Image decode_turned(const ImageFormat& format, int orientation, std::span<const std::byte> file,
                     const std::string& name, std::int64_t channels, const ChoosePart& choose,
                     DecodeOptions options) {
@@ -35,7 +35,7 @@ Image decode_turned(const ImageFormat& format, int orientation, std::span<const 
   return turned_upright(format.decode(file, name, channels, choose_stored, options), orientation);
 }
 
-/// Returns the orientation of a file if its decoder does not apply it, else 1.
+/// Returns the orientation of a file, or 1 if its decoder applies the orientation itself.
 int orientation_to_apply(const ImageFormat& format, std::span<const std::byte> file) {
   return format.orientation && !format.turns_itself ? format.orientation(file) : 1;
 }

@@ -1,5 +1,5 @@
-// The decoders, one source file per format (bmp.cpp, jpeg/jpeg.cpp, ...), listed in the table of
-// image_formats.cpp. They have the parameters and errors of decode_image.
+// The decoders, one source file per format (bmp.cpp, jpeg/jpeg.cpp, ...). The table of
+// image_formats.cpp lists them. They have the parameters and errors of decode_image.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ namespace dpt {
 Image part_of_whole(Image image, const ChoosePart& choose, int orientation);
 
 /// Throws if an image's dimensions are out of range, or if it has more pixels per byte of its file
-/// than its format can reach (`ratio`).
+/// than its format can have (`ratio`).
 void check_image_size(const std::string& name, std::int64_t width, std::int64_t height,
                       std::int64_t channels, std::size_t file_bytes, std::int64_t ratio);
 
@@ -30,14 +30,14 @@ Image decode_gif(std::span<const std::byte> file, const std::string& name, std::
 Image decode_tiff(std::span<const std::byte> file, const std::string& name, std::int64_t channels);
 Image decode_pnm(std::span<const std::byte> file, const std::string& name, std::int64_t channels);
 
-// Return the number of bits that the largest value of a 16-bit image needs, 0 to 16, or 0 for any
-// other image. Transparency is ignored. Throw like the decoders.
+// These return the number of bits that the largest value of a 16-bit image needs, 0 to 16, or 0 for
+// any other image. They ignore transparency, and throw like the decoders.
 int png_used_bits(std::span<const std::byte> file, const std::string& name);
 int tiff_used_bits(std::span<const std::byte> file, const std::string& name);
 int pnm_used_bits(std::span<const std::byte> file, const std::string& name);
 
-/// Returns the smallest M such that decoding the JPEG at M/8 of its size suffices for the part; 8
-/// if the part is exact.
+/// Returns the smallest M such that the part can be computed from the JPEG decoded at M/8 of its
+/// size; 8 if the part is exact.
 int jpeg_eighths(const ImagePart& part);
 
 }  // namespace dpt

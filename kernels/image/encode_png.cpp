@@ -1,4 +1,4 @@
-// PNG through libpng's simplified interface, which needs no jump targets.
+// PNG, written with libpng's simplified interface. It needs no jump targets.
 #include "kernels/image/encode_png.h"
 
 #include <png.h>

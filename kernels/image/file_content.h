@@ -1,4 +1,4 @@
-// Names the content of a file that is not an image, by its first bytes.
+// Names the content of a file that is not an image. Recognises it by its first bytes.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,8 @@ namespace dpt {
 /// Returns true if a file has `text` at byte `at`.
 bool has_text(std::span<const std::byte> file, std::string_view text, std::size_t at = 0);
 
-/// Returns the first four bytes as a number, the most significant first; 0 if the file has fewer.
+/// Returns the first four bytes as a number, the most significant byte first; 0 if the file has
+/// fewer.
 std::uint32_t big_endian_32(std::span<const std::byte> file);
 
 /// Returns the name of the first element of an XML or HTML file in lower case: "svg", "html". Empty

@@ -1,4 +1,4 @@
-// Finds the metadata with the orientation in JPEG, PNG and WebP files, in the same places as
+// Finds the metadata with the orientation in JPEG, PNG and WebP files. Looks in the same places as
 // Pillow.
 #include "kernels/image/file_orientation.h"
 
@@ -25,8 +25,8 @@ unsigned byte_at(FileBytes file, std::size_t at) {
   return std::to_integer<unsigned>(file[at]);
 }
 
-/// Removes the text before the first `end`, and that `end`, from the front of `bytes`; returns the
-/// text. Without an `end`, removes and returns all bytes.
+/// Removes the text before the first `end`, and that `end`, from the front of `bytes`. Returns the
+/// text. If there is no `end`, removes and returns all bytes.
 FileBytes take_until(FileBytes& bytes, std::byte end) {
   std::size_t length = 0;
   while (length < bytes.size() && bytes[length] != end) ++length;
@@ -41,7 +41,7 @@ bool equals_text(FileBytes bytes, std::string_view text) {
 
 // ---- JPEG --------------------------------------------------------------------------------------
 
-/// Exif data of a JPEG: one segment, or several joined.
+/// Exif data of a JPEG: one segment, or several that are joined.
 class ExifSegments {
  public:
   void add(FileBytes segment) {
@@ -63,7 +63,7 @@ class ExifSegments {
 
 // ---- PNG ---------------------------------------------------------------------------------------
 
-/// Returns the inflated text; empty if it is damaged or, as in Pillow, longer than 1 MiB.
+/// Returns the inflated text. Empty if it is damaged or, as in Pillow, longer than 1 MiB.
 std::vector<std::byte> inflated(FileBytes bytes) {
   std::vector<std::byte> text(std::size_t{1} << 20);
   z_stream stream = {};
@@ -80,8 +80,8 @@ std::vector<std::byte> inflated(FileBytes bytes) {
   return text;
 }
 
-/// Returns the bytes of a text that ImageMagick writes: an empty line, the name, the length, then
-/// hexadecimal digits. Empty if the digits contain other characters.
+/// Returns the bytes encoded in a text that ImageMagick writes: an empty line, the name, the
+/// length, then hexadecimal digits. Empty if there are other characters among the digits.
 std::vector<std::byte> raw_profile(FileBytes text) {
   for (int line = 0; line < 3; ++line) take_until(text, std::byte{'\n'});
   std::vector<std::byte> bytes;
@@ -123,12 +123,12 @@ class PngMetadata {
   int orientation() const {
     if (has_exif_ || profile_.empty()) return ImageMetadata{exif_, xmp_}.orientation();
     const std::vector<std::byte> profile = raw_profile(profile_);
-    // Pillow ignores XMP if the profile is not hexadecimal.
+    // Pillow ignores XMP if the profile is not hexadecimal, so do the same.
     return profile.empty() ? 1 : ImageMetadata{profile, xmp_}.orientation();
   }
 
  private:
-  /// Returns the text that follows the key in a chunk.
+  /// Returns the text after the key in a chunk.
   static std::vector<std::byte> text_of_chunk(std::string_view type, FileBytes data) {
     bool is_deflated = type == "zTXt";
     if (type == "iTXt") {

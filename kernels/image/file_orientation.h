@@ -1,5 +1,5 @@
-// Orientation of a file, 1 to 8; one function per format (kernels/image/image_formats.h). The
-// functions read only the metadata and never throw.
+// Orientation of a file, 1 to 8. There is one function per format (kernels/image/image_formats.h).
+// The functions read only the metadata and never throw.
 #pragma once
 
 #include <cstddef>

@@ -16,7 +16,7 @@
 namespace dpt {
 namespace {
 
-/// A code has at most 12 bits and stands for fewer than 4096 pixels.
+/// Limit, because a code has at most 12 bits and stands for fewer than 4096 pixels.
 constexpr std::int64_t kMaxGifPixelsPerByte = 4096;
 
 struct GifDecoder {
@@ -44,7 +44,7 @@ std::string gif_problem(int error) {
   return text ? text : "damaged data";
 }
 
-/// Reads up to the first image, and sets the index of the transparent colour if the image has one.
+/// Reads up to the first image. Sets the index of the transparent colour if the image has one.
 /// Returns false on failure.
 bool find_image(GifFileType* gif, std::optional<int>& transparent) {
   for (;;) {

@@ -51,13 +51,13 @@ constexpr auto enum_names(ResizeFilter) {
 }
 
 /// Part of an image: `box` is resized to `height` x `width`, and `window` of the result is kept.
-/// REQUIRES: `box` lies in the image, `window` in the result.
+/// REQUIRES: `box` lies in the image, and `window` in the result.
 struct ImagePart {
   PixelBox box;
   std::int64_t height = 0, width = 0;
   PixelBox window;
-  /// True if the pixels must equal those of the image decoded at full size, as in Pillow. Otherwise
-  /// a JPEG may be decoded at the smallest of its reduced sizes at which `box` still has at least
+  /// True if the pixels must equal those of the image decoded at full size, as in Pillow. If false,
+  /// a JPEG may be decoded at a reduced size: the smallest at which `box` still has at least
   /// `height` x `width` pixels.
   bool exact = true;
   ResizeFilter filter = ResizeFilter::bilinear;

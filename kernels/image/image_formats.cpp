@@ -31,8 +31,8 @@ bool is_gif(FileBytes file) {
   return has_text(file, "GIF87a") || has_text(file, "GIF89a");
 }
 
-/// Returns true if a file is a BMP. Text may begin with BM, too, but then has no header of a known
-/// size.
+/// Returns true if a file is a BMP. Text may begin with BM, too, but then it has no header of a
+/// known size.
 bool is_bmp(FileBytes file) {
   if (!has_text(file, "BM") || file.size() < 18) return false;
   if (file[15] != std::byte{0} || file[16] != std::byte{0} || file[17] != std::byte{0})
@@ -102,7 +102,7 @@ Image decode_whole(FileBytes file, const std::string& name, std::int64_t channel
 }  // namespace
 
 std::span<const ImageFormat> image_formats() {
-  // The first match applies.
+  // The first format that matches applies.
   static const std::vector<ImageFormat> formats = {
       {"JPEG",
        "a JPEG image",

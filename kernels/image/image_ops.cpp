@@ -1,6 +1,6 @@
-// Geometry of images. Sources of the formulas: Pillow 13, src/libImaging/Geometry.c and
-// src/PIL/Image.py (rotate); numpy.pad; torchvision 0.29, transforms/v2/functional/_geometry.py and
-// _misc.py.
+// Geometry of images. The formulas are those of Pillow 13, src/libImaging/Geometry.c and
+// src/PIL/Image.py (rotate); of numpy.pad; and of torchvision 0.29,
+// transforms/v2/functional/_geometry.py and _misc.py.
 #include "kernels/image/image_ops.h"
 
 #include <algorithm>
@@ -14,8 +14,8 @@
 namespace dpt {
 namespace {
 
-/// Memory of the image that this thread replaced last. Allocating new memory for each image takes
-/// longer than most transforms, because the system clears it page by page.
+/// Memory of the image that this thread replaced last. It is reused, because allocating new memory
+/// for each image takes longer than most transforms: the system clears it page by page.
 thread_local std::vector<std::uint8_t> spare_pixels;
 
 /// Returns an image with uninitialised pixels.
@@ -45,22 +45,23 @@ void reverse_pixels(std::uint8_t* first, std::int64_t count) {
   }
 }
 
-/// Returns the index that is read for a position outside 0..size-1.
+/// Returns the index to read for a position that may be outside 0..size-1.
 std::int64_t padded_index(std::int64_t at, std::int64_t size, PaddingMode mode) {
   if (mode == PaddingMode::edge || size == 1) return std::clamp<std::int64_t>(at, 0, size - 1);
-  // Go back and forth; `reflect` does not repeat the pixels at the edges.
+  // Go back and forth. `reflect` does not repeat the pixels at the edges.
   const std::int64_t period = mode == PaddingMode::reflect ? 2 * (size - 1) : 2 * size;
   const std::int64_t in_period = ((at % period) + period) % period;
   if (in_period < size) return in_period;
   return period - in_period - (mode == PaddingMode::reflect ? 0 : 1);
 }
 
-/// Rounds towards zero as Pillow's COORD does; returns -1, which is outside, for a negative number.
+/// Rounds towards zero as Pillow's COORD does. Returns -1, which is outside, for a negative number.
 std::int64_t coordinate(double v) {
   return v < 0.0 ? -1 : static_cast<std::int64_t>(std::min(v, 4e9));
 }
 
-/// Returns the range of the steps 0..count-1 that are inside. Along a line, they are consecutive.
+/// Returns the range of those steps 0..count-1 that are inside. They are consecutive, because the
+/// steps follow a line.
 template <class T, class IsInside>
 std::pair<T, T> steps_inside(T count, const IsInside& is_inside) {
   T first = 0, end = count;
@@ -69,7 +70,7 @@ std::pair<T, T> steps_inside(T count, const IsInside& is_inside) {
   return {first, end};
 }
 
-/// Picks nearest pixels for matrices without rotation and shear: positions are running sums.
+/// Picks nearest pixels for a matrix without rotation and shear. Positions are running sums.
 template <std::int64_t kChannels>
 void scale_nearest(const Image& image, const AffineMatrix& m, Image& out) {
   std::vector<std::int64_t> from_x(static_cast<std::size_t>(out.width));
@@ -101,21 +102,21 @@ void scale_nearest(const Image& image, const AffineMatrix& m, Image& out) {
   }
 }
 
-/// Returns true if the source of corner (x, y) of the result fits into Pillow's 16.16 fixed-point
-/// numbers.
+/// Returns true if the source of corner (x, y) of the result fits into Pillow's fixed-point numbers
+/// (16.16).
 bool fits_fixed(const AffineMatrix& m, double x, double y) {
   return std::fabs(x * m[0] + y * m[1] + m[2]) < 32768.0 &&
          std::fabs(x * m[3] + y * m[4] + m[5]) < 32768.0;
 }
 
 /// Picks nearest pixels along a row of the result. `Position` turns a running sum of type T into
-/// the index of a column or row, negative if outside.
+/// the index of a column or row. The index is negative if it is outside.
 template <std::int64_t kChannels, class T, class Position>
 void nearest_row(const Image& image, T x_in, T y_in, T x_step, T y_step, const Position& position,
                  std::int64_t width, std::uint8_t* to) {
   for (std::int64_t x = 0; x < width; ++x, to += kChannels, x_in += x_step, y_in += y_step) {
     const std::int64_t column = position(x_in), row = position(y_in);
-    // One comparison checks both ends.
+    // One unsigned comparison checks both ends.
     if (static_cast<std::uint64_t>(column) < static_cast<std::uint64_t>(image.width) &&
         static_cast<std::uint64_t>(row) < static_cast<std::uint64_t>(image.height)) {
       std::memcpy(to, image.pixels.data() + (row * image.width + column) * kChannels, kChannels);
@@ -172,7 +173,7 @@ void affine_nearest(const Image& image, const AffineMatrix& m, Image& out) {
   }
 }
 
-/// Returns a table of all bytes as doubles: a lookup is faster than a conversion.
+/// Returns a table of all bytes as doubles, because a lookup is faster than a conversion.
 constexpr std::array<double, 256> make_byte_values() {
   std::array<double, 256> values{};
   for (std::size_t i = 0; i < 256; ++i) values[i] = static_cast<double>(i);
@@ -180,7 +181,7 @@ constexpr std::array<double, 256> make_byte_values() {
 }
 constexpr std::array<double, 256> kByteValues = make_byte_values();
 
-/// Computes a + (b - a) * d for each channel, rounded towards zero only at the end.
+/// Computes a + (b - a) * d for each channel. Rounds only at the end, towards zero.
 template <std::int64_t kChannels>
 void affine_bilinear(const Image& image, const AffineMatrix& m, Image& out) {
   const auto columns = static_cast<std::size_t>(out.width);
@@ -201,7 +202,7 @@ void affine_bilinear(const Image& image, const AffineMatrix& m, Image& out) {
         out.pixels.data() + (y * out.width + static_cast<std::int64_t>(first)) * kChannels;
     for (std::size_t x = first; x < end; ++x, to += kChannels) {
       const double x_in = xs[x] - 0.5, y_in = ys[x] - 0.5;  // at least -0.5
-      // Round down: a cast rounds towards zero, so subtract 1 from numbers below zero.
+      // Round down. A cast rounds towards zero, so subtract 1 from numbers below zero.
       const std::int32_t column = static_cast<std::int32_t>(x_in) - (x_in < 0.0 ? 1 : 0);
       const std::int32_t row = static_cast<std::int32_t>(y_in) - (y_in < 0.0 ? 1 : 0);
       const double dx = x_in - column, dy = y_in - row;
@@ -224,8 +225,8 @@ void affine_bilinear(const Image& image, const AffineMatrix& m, Image& out) {
   }
 }
 
-/// Copies with the axes exchanged: pixel (y, x) of the result is pixel (x, y), counted from the
-/// right or from the bottom on request.
+/// Copies with the axes exchanged: pixel (y, x) of the result is pixel (x, y) of the image. The
+/// source may be counted from the right or from the bottom.
 template <std::int64_t kChannels>
 Image transposed(const Image& image, bool from_right, bool from_bottom) {
   Image out = empty_like(image, image.width, image.height);
@@ -254,7 +255,7 @@ double radians(double degrees) {
   return degrees * (std::numbers::pi / 180.0);
 }
 
-/// Rounds as Python's round(value, 15) does: prints 15 decimal places and reads them back.
+/// Rounds like Python's round(value, 15): prints 15 decimal places and reads them back.
 double rounded_to_15_places(double value) {
   std::array<char, 64> text{};
   const auto end =
@@ -327,7 +328,8 @@ AffineMatrix affine_matrix(const AffineParams& params, Point center) {
   const double shear_x = radians(params.shear_x), shear_y = radians(params.shear_y);
   const double x = center.x + static_cast<double>(params.translate_x);
   const double y = center.y + static_cast<double>(params.translate_y);
-  // The matrix without the scale: rotation and shears, [[a, b], [c, d]]. Its determinant is 1.
+  // The matrix without the scale, made of rotation and shears: [[a, b], [c, d]]. Its determinant is
+  // 1.
   const double a = std::cos(rotation - shear_y) / std::cos(shear_y);
   const double b = -(a * std::tan(shear_x) + std::sin(rotation));
   const double c = std::sin(rotation - shear_y) / std::cos(shear_y);
@@ -400,8 +402,8 @@ Image rotated(const Image& image, double angle, Interpolation interpolation, boo
 
 namespace {
 
-/// Returns the weights of v2.functional.gaussian_blur along one axis: a softmax over the squares of
-/// positions that span (size - 1) / sqrt(2).
+/// Returns the weights of v2.functional.gaussian_blur along one axis. They are a softmax over the
+/// squares of positions that span (size - 1) / sqrt(2).
 std::vector<float> gaussian_weights(std::int64_t size, double sigma) {
   std::vector<double> weights;
   const double limit = static_cast<double>(size - 1) / (2.0 * std::numbers::sqrt2);

@@ -1,6 +1,6 @@
 // Augmentations of an image's pixels. Each function returns the bytes that Pillow 13 returns when
-// torchvision.transforms.v2 calls it for a PIL image of mode L (1 channel) or RGB (3); if it
-// cannot, its comment states the difference. Angles are in degrees, points are (x, y) in pixels
+// torchvision.transforms.v2 calls it for a PIL image of mode L (1 channel) or RGB (3). If it
+// cannot, its comment states the difference. Angles are in degrees. Points are (x, y) in pixels
 // from the upper left corner.
 //
 // Images have 1 or 3 channels and at least one pixel. All functions are thread-safe.
@@ -30,7 +30,7 @@ constexpr auto enum_names(PaddingMode) {
                                                {PaddingMode::symmetric, "symmetric"}});
 }
 
-/// Colour outside an image: one byte per channel; an image with one channel uses the first.
+/// Colour outside an image, one byte per channel. An image with one channel uses the first byte.
 using FillColour = std::array<std::uint8_t, 3>;
 
 struct Point {
@@ -46,7 +46,7 @@ struct Padding {
 /// m[5]).
 using AffineMatrix = std::array<double, 6>;
 
-/// Arguments of v2.functional.affine: `angle` is clockwise, `translate` is in whole pixels.
+/// Arguments of v2.functional.affine. `angle` is clockwise, and `translate` is in whole pixels.
 struct AffineParams {
   double angle = 0;
   std::int64_t translate_x = 0, translate_y = 0;
@@ -54,7 +54,7 @@ struct AffineParams {
   double shear_x = 0, shear_y = 0;
 };
 
-/// Sets image = result, and keeps the old pixels' memory for this thread's next image.
+/// Sets image = result. Keeps the old pixels' memory for this thread's next image.
 void replace_image(Image& image, Image&& result);
 
 // Geometry.
@@ -69,22 +69,21 @@ Image padded(const Image& image, const Padding& padding, PaddingMode mode, FillC
 /// Returns the matrix of v2.functional.affine. REQUIRES: params.scale > 0.
 AffineMatrix affine_matrix(const AffineParams& params, Point center);
 
-/// Transforms as Image.transform(AFFINE) does: pixels whose source is outside the image are `fill`.
+/// Transforms like Image.transform(AFFINE). Pixels whose source is outside the image become `fill`.
 Image warped(const Image& image, const AffineMatrix& matrix, std::int64_t height,
              std::int64_t width, Interpolation interpolation, FillColour fill);
 
-/// Rotates anticlockwise as v2.functional.rotate does. A null `center` means the image's centre. As
-/// in Pillow, multiples of 90 degrees copy pixels if the result's size allows it and no centre is
-/// given.
+/// Rotates anticlockwise like v2.functional.rotate. If `center` is null, rotates about the image's
+/// centre. As in Pillow, multiples of 90 degrees then copy pixels, if the result's size allows it.
 Image rotated(const Image& image, double angle, Interpolation interpolation, bool expand,
               const Point* center, FillColour fill);
 
 // Blur.
 
-/// Blurs as v2.functional.gaussian_blur does with kernel_size [width, height] and sigma [x, y].
+/// Blurs like v2.functional.gaussian_blur with kernel_size [width, height] and sigma [x, y].
 /// torchvision adds the float32 products of a two-dimensional kernel in an order chosen by its
-/// library, while this function adds along rows, then along columns. A byte may differ by 1 if the
-/// exact value lies within 0.001 of a half. REQUIRES: odd kernel sides, sigmas above 0.
+/// library. This function adds along rows, then along columns. A byte may differ by 1 if the exact
+/// value lies within 0.001 of a half. REQUIRES: odd kernel sides, sigmas above 0.
 Image gaussian_blurred(const Image& image, Size2 kernel, double sigma_x, double sigma_y);
 
 }  // namespace dpt

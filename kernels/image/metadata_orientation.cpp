@@ -13,8 +13,8 @@ std::string_view text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-/// Reader of the numbers in a TIFF structure, in its byte order. REQUIRES: the offsets lie within
-/// the data.
+/// Reader of the numbers in a TIFF structure, in the structure's byte order. REQUIRES: the offsets
+/// lie within the data.
 class TiffNumbers {
  public:
   TiffNumbers(std::string_view data, bool is_big_endian)
@@ -38,13 +38,13 @@ class TiffNumbers {
   bool is_big_endian_;
 };
 
-/// Returns the size of a TIFF type in bytes; 0 for a type that is skipped.
+/// Returns the size of a TIFF type in bytes; 0 for a type that is not read.
 std::uint64_t bytes_of_type(std::uint64_t type) {
   constexpr std::uint8_t kBytes[] = {0, 1, 1, 2, 4, 8, 1, 1, 2, 4, 8, 4, 8, 4, 0, 0, 8};
   return type < sizeof kBytes ? kBytes[type] : 0;
 }
 
-/// Returns `value` if it is exactly 2 to 8, else 1.
+/// Returns `value` if it is exactly one of 2 to 8, otherwise 1.
 template <class T>
 int valid_orientation(T value) {
   for (int orientation = 2; orientation <= 8; ++orientation) {
@@ -101,7 +101,7 @@ std::optional<int> orientation_in_directory(const TiffNumbers& numbers, std::uin
   if (!numbers.has(at, 2)) return std::nullopt;
   const std::uint64_t entries = numbers.number(at, 2);
   at += 2;
-  // All tags together cannot have more data than the file.
+  // All tags together cannot have more data than the file does.
   std::uint64_t claimed = 0;
   for (std::uint64_t i = 0; i < entries; ++i, at += kEntryBytes) {
     if (!numbers.has(at, kEntryBytes)) return std::nullopt;

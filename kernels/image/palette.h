@@ -19,8 +19,8 @@ class Palette {
   }
   /// Sets all colours to the greys of their indices.
   void make_grey();
-  /// Fills the colours that a file lacks, as Pillow does: continues a palette that is a ramp of
-  /// greys, and fills any other with black.
+  /// Fills the colours that a file lacks, like Pillow: continues a palette that is a ramp of greys,
+  /// and fills any other palette with black.
   void complete();
   /// Returns an image of 1 or 3 channels with the colours of `indices`.
   Image applied(const std::vector<std::uint8_t>& indices, std::int64_t height, std::int64_t width,

@@ -17,15 +17,15 @@ namespace {
 constexpr std::size_t kGrid = 16, kFrequencies = 8;
 using GreyGrid = std::array<std::array<float, kGrid>, kGrid>;
 
-/// Returns the range [begin, end) of a cell along an axis of `side` pixels; cells may share pixels.
+/// Returns the range [begin, end) of a cell along an axis of `side` pixels. Cells may share pixels.
 std::pair<std::int64_t, std::int64_t> pixels_of_cell(std::size_t cell, std::int64_t side) {
   const auto c = static_cast<std::int64_t>(cell), n = static_cast<std::int64_t>(kGrid);
   const std::int64_t begin = c * side / n;
   return {begin, std::max((c + 1) * side / n, begin + 1)};
 }
 
-/// Returns the brightness of a pixel. Three channels are red, green and blue (weights of ITU-R
-/// 601); other numbers of channels have equal weights.
+/// Returns the brightness of a pixel. If there are three channels, they are red, green and blue
+/// (weights of ITU-R 601). For other numbers of channels, all weights are equal.
 template <class T>
 float brightness(const T* pixel, std::int64_t channels) {
   if (channels == 1) return static_cast<float>(pixel[0]);
@@ -97,7 +97,7 @@ std::uint64_t hash_of(const GreyGrid& grid) {
   constexpr std::size_t kMiddle = 1 + (low.size() - 1) / 2;
   std::nth_element(sorted.begin() + 1, sorted.begin() + kMiddle, sorted.end());
   std::uint64_t hash = 0;
-  // Images of one kind share low frequencies but not high ones. Neighbouring bits stand for
+  // Images of one kind share low frequencies, but not high ones. Let neighbouring bits stand for
   // frequencies that are far apart, so that each part of the hash distinguishes images.
   constexpr std::size_t kStride = 19;
   for (std::size_t bit = 0; bit < low.size(); ++bit) {
@@ -116,7 +116,7 @@ class PartSearch {
 
   void run(int part) {
     const int parts = distance_ + 1, begin = part * 64 / parts, end = (part + 1) * 64 / parts;
-    // Rotate the part into the highest bits. After sorting, hashes with equal parts are neighbours,
+    // Rotate the part into the highest bits. Sorting then makes hashes with equal parts neighbours,
     // ordered by the other bits.
     const auto turned = [&](std::uint32_t i) { return std::rotr(hashes_[i], end); };
     const int others = 64 - (end - begin);

@@ -15,7 +15,7 @@
 namespace dpt {
 namespace {
 
-/// Deflate expands data at most 1032-fold, and a byte may hold eight pixels.
+/// Limit, because Deflate expands data at most 1032-fold, and a byte may hold eight pixels.
 constexpr std::int64_t kMaxPngPixelsPerByte = 1032 * 8;
 
 struct PngDecoder {
@@ -55,7 +55,7 @@ bool read_header(PngDecoder& decoder) {
   decoder.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &decoder, on_error, on_warning);
   if (decoder.png) decoder.info = png_create_info_struct(decoder.png);
   if (!decoder.info) leave(decoder, "libpng cannot start");
-  // check_image_size checks the dimensions; text and profiles are not needed.
+  // check_image_size checks the dimensions. Text and profiles are not needed.
   png_set_user_limits(decoder.png, 0x7fffffff, 0x7fffffff);
   png_set_chunk_cache_max(decoder.png, 64);
   png_set_chunk_malloc_max(decoder.png, 8 << 20);

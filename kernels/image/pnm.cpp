@@ -34,7 +34,7 @@ class PnmFile {
     if (c < 0) corrupt("the file ends too early");
     return c;
   }
-  /// Skips white space and comments; returns the first byte after them.
+  /// Skips white space and comments. Returns the first byte after them.
   int next_after_space() {
     int c = next_or_fail();
     while (is_pnm_space(c) || c == '#') {
@@ -65,7 +65,7 @@ class PnmFile {
   bool in_comment_ = false;
 };
 
-/// Reads a PBM file: 1 is black.
+/// Reads a PBM file, in which 1 is black.
 void read_bits(PnmFile& file, bool is_text, Image& image) {
   const auto width = static_cast<std::size_t>(image.width);
   const std::size_t stride = (width + 7) / 8;
@@ -87,8 +87,8 @@ void read_bits(PnmFile& file, bool is_text, Image& image) {
   }
 }
 
-/// Conversion of values to 8 bits. Grey with more than 8 bits is first scaled to 16 bits, of which
-/// the upper 8 are kept.
+/// Conversion of values to 8 bits. Grey with more than 8 bits is first scaled to 16 bits, and then
+/// keeps the upper 8.
 class PnmScale {
  public:
   PnmScale(std::int64_t most, bool is_deep) : most_(most), is_deep_(is_deep) {}

@@ -1,7 +1,7 @@
-// Resizing in Pillow's arithmetic, so that a net trained on images resized by Pillow gets the same
-// bytes. Source of the formulas: Pillow, src/libImaging/Resample.c and, for nearest pixels,
-// Geometry.c. No library can replace this: libswscale, VIPS and OpenCV use other filter weights or
-// other rounding, so their antialiased results differ from Pillow's in the last bits.
+// Resizing in Pillow's arithmetic, so that a network trained on images resized by Pillow gets the
+// same bytes. The formulas are those of Pillow, src/libImaging/Resample.c and, for nearest pixels,
+// Geometry.c. No library can replace this code: libswscale, VIPS and OpenCV use other filter
+// weights or other rounding, so their antialiased results differ from Pillow's in the last bits.
 #include "kernels/image/resize.h"
 
 #include <algorithm>
@@ -34,8 +34,8 @@ double cubic(double x) {
   return 0.0;
 }
 
-/// Computes each output pixel of a row from its inputs. `kChannels` is `channels`, or 0 for any
-/// number of channels.
+/// Computes each output pixel of a row from its inputs. `kChannels` is `channels`, or 0 if that may
+/// be any number.
 template <int kChannels>
 void along_row(const std::uint8_t* from, const ResizeTaps& taps, std::int64_t channels,
                std::uint8_t* to) {
@@ -130,8 +130,8 @@ void ResizeTaps::take_nearest(const ResizeAxis& axis) {
   longest_ = 1;
   length_.assign(first_.size(), 1);
   weights_.assign(first_.size(), 1 << kPrecision);
-  // Pillow accumulates positions from the first output on, including rounding errors
-  // (ImagingScaleAffine).
+  // Add up positions from the first output on, so that they have the same rounding errors as in
+  // Pillow (ImagingScaleAffine).
   double place = axis.begin + scale * 0.5;
   for (std::int64_t i = 0; i < axis.first; ++i) place += scale;
   for (std::int32_t& first : first_) {
@@ -140,8 +140,8 @@ void ResizeTaps::take_nearest(const ResizeAxis& axis) {
   }
 }
 
-/// Computes inputs and weights for a `kernel` that is 0 beyond `radius`, in units of output pixels
-/// or, for an enlargement, input pixels.
+/// Computes inputs and weights for a `kernel` that is 0 beyond `radius`. The unit is an output
+/// pixel, or an input pixel if the image is enlarged.
 template <class Kernel>
 void ResizeTaps::take_weighted(const ResizeAxis& axis, double radius, Kernel kernel) {
   const double scale = (axis.end - axis.begin) / static_cast<double>(axis.out);
@@ -185,8 +185,8 @@ RowResizer::RowResizer(const ResizeAxis& rows, const ResizeAxis& columns, std::i
   assert(vectors <= resize_rows::best_vectors() && rows.filter == columns.filter);
   // The vector instructions require non-negative weights.
   if (rows.filter == ResizeFilter::bicubic) vectors_ = Vectors::none;
-  // Each pass rounds, so the order of passes affects the result. This is the order of Pillow 13;
-  // earlier versions always resize along rows first.
+  // Each pass rounds, so the order of passes affects the result. This is the order of Pillow 13.
+  // Earlier versions always resize along rows first.
   const ResizeAxis &down = turn.exchanges_sides ? columns : rows,
                    &across = turn.exchanges_sides ? rows : columns;
   const std::int64_t fewer_rows = down.in - down.out;
@@ -235,7 +235,7 @@ void RowResizer::pack_places() {
   for (std::int64_t block = 0; block < blocks_; ++block) {
     const std::int32_t* first = packed_first_.data() + block * kBlock;
     if (!resize_rows::fits_places(first)) {
-      // The image becomes much narrower, so each output's inputs are loaded separately.
+      // The image becomes much narrower, so each output's inputs have to be loaded separately.
       row_vectors_ = Vectors::avx2;
       return;
     }
@@ -313,7 +313,8 @@ void RowResizer::write(std::span<std::byte> to) const {
 
 namespace {
 
-/// Passes the rows of `image`, whose top left pixel is at (top, left) of the axes, to the resizer.
+/// Passes the rows of `image` to the resizer. The top left pixel of `image` is at (top, left) of
+/// the axes.
 void resize_rows_of(const ImageView& image, std::int64_t top, std::int64_t left,
                     RowResizer& resizer, std::span<std::byte> to) {
   const PixelRange rows = resizer.rows(), columns = resizer.columns();
@@ -324,7 +325,7 @@ void resize_rows_of(const ImageView& image, std::int64_t top, std::int64_t left,
     return static_cast<std::size_t>(((top + y) * image.width + left + columns.begin) *
                                     image.channels);
   };
-  // Copy the last rows, because the image has too few bytes after them.
+  // Copy the last rows, because the image has too few readable bytes after them.
   std::int64_t inside = rows.end;
   while (inside > rows.begin && offset(inside - 1) + readable > image.pixels.size()) --inside;
   resizer.add(image.pixels.data() + offset(rows.begin), stride, inside - rows.begin);

@@ -1,4 +1,4 @@
-// Resizes rows as they are decoded, reading only the inputs on which the wanted outputs depend.
+// Resizes rows as they are decoded. Reads only the inputs on which the wanted outputs depend.
 #pragma once
 
 #include <cstddef>
@@ -12,9 +12,9 @@
 
 namespace dpt {
 
-/// One axis of a resize: pixels [begin, end) of `in` become `out` pixels, of which `count` starting
-/// at `first` are wanted. REQUIRES: 0 <= begin < end <= in, in pixels; 0 <= first, 1 <= count <=
-/// out - first.
+/// One axis of a resize. The pixels [begin, end) of `in` pixels become `out` pixels, of which
+/// `count` pixels are wanted, from `first` on. REQUIRES: 0 <= begin < end <= in, in pixels; 0 <=
+/// first, 1 <= count <= out - first.
 struct ResizeAxis {
   std::int64_t in = 0;
   double begin = 0, end = 0;
@@ -24,7 +24,7 @@ struct ResizeAxis {
 };
 
 /// Relation of a stored image to its upright image. The stored image is resized first and turned
-/// afterwards, but passes, weights and rounding are those of a resize of the upright image.
+/// afterwards, but the passes, weights and rounding are those of a resize of the upright image.
 struct StoredTurn {
   /// True if rows, or columns, run backwards in the upright image.
   bool mirrors_rows = false, mirrors_columns = false;
@@ -46,7 +46,8 @@ class ResizeTaps {
   /// Returns true if the outputs equal the inputs in range(), one by one.
   bool is_identity() const { return identity_; }
   std::int64_t count() const { return static_cast<std::int64_t>(first_.size()); }
-  /// Return the first input of an output, relative to range().begin, and its number of inputs.
+  /// These two return the first input of an output, relative to range().begin, and its number of
+  /// inputs.
   std::int64_t first(std::int64_t output) const { return first_[output]; }
   std::int64_t length(std::int64_t output) const { return length_[output]; }
   /// Returns the maximum number of inputs of an output.
@@ -73,18 +74,18 @@ class RowResizer {
  public:
   using Vectors = resize_rows::Vectors;
 
-  /// `vectors` does not change the bits. REQUIRES: this processor has them, and both axes have the
-  /// same filter.
+  /// `vectors` does not change the bits. REQUIRES: this processor has these instructions, and both
+  /// axes have the same filter.
   RowResizer(const ResizeAxis& rows, const ResizeAxis& columns, std::int64_t channels,
              Vectors vectors = resize_rows::best_vectors(), const StoredTurn& turn = {});
-  /// Return the ranges of rows and columns that are needed.
+  /// These two return the ranges of rows and columns that are needed.
   PixelRange rows() const { return rows_.range(); }
   PixelRange columns() const { return columns_.range(); }
-  /// Returns how many bytes after the last pixel of a row must be readable; their values do not
+  /// Returns how many bytes after the last pixel of a row must be readable. Their values do not
   /// matter.
   std::int64_t bytes_beyond() const { return height_first_ ? 0 : beyond_; }
-  /// Adds the next `count` of rows(), `stride` bytes apart. `row` is the first row's pixel at
-  /// columns().begin.
+  /// Adds the next `count` of rows(), which are `stride` bytes apart. `row` points to the first
+  /// row's pixel at columns().begin.
   void add(const std::uint8_t* row, std::size_t stride, std::int64_t count);
   /// Writes all outputs, (rows.count, columns.count, channels). REQUIRES: all of rows() were added.
   void write(std::span<std::byte> to) const;
@@ -92,10 +93,10 @@ class RowResizer {
  private:
   void pack_columns();
   void pack_places();
-  /// Runs the pass along a row; `to` takes written_bytes_.
+  /// Runs the pass along a row. `to` must have room for written_bytes_ bytes.
   void along(const std::uint8_t* row, std::uint8_t* to) const;
-  /// Computes one output of the pass along columns; `to` takes kept_bytes_, rounded up to whole
-  /// vectors.
+  /// Computes one output of the pass along columns. `to` must have room for kept_bytes_ bytes,
+  /// rounded up to whole vectors.
   void down(std::int64_t output, std::span<std::int32_t> words, std::uint8_t* to) const;
 
   ResizeTaps rows_, columns_;
@@ -115,16 +116,16 @@ class RowResizer {
 ImagePart whole_image(std::int64_t image_height, std::int64_t image_width, std::int64_t height,
                       std::int64_t width);
 
-/// Resizes to (height, width) as Pillow's BILINEAR does (torchvision's antialias=True): a triangle
-/// filter as wide as the reduction, along rows and along columns, each rounded to 8 bits. Columns
-/// come first if the height shrinks more than twice as much as the width, as in Pillow 13; earlier
-/// versions always start with rows, which can differ by 1. `to` takes height * width *
-/// image.channels bytes.
+/// Resizes to (height, width) like Pillow's BILINEAR (torchvision's antialias=True). It applies a
+/// triangle filter as wide as the reduction along rows and along columns, and rounds to 8 bits
+/// after each. As in Pillow 13, columns come first if the height shrinks more than twice as much as
+/// the width. Earlier versions always start with rows, which can change a result by 1. `to` has
+/// room for height * width * image.channels bytes.
 void resize_bilinear(const Image& image, std::int64_t height, std::int64_t width,
                      std::span<std::byte> to);
 
-/// Returns a part of an image, with the bits of a crop to `box`, a resize, and a crop to `window`.
-/// Ignores `exact`.
+/// Returns a part of an image. It has the bits of a crop to `box`, a resize, and a crop to
+/// `window`. Ignores `exact`.
 Image part_of(const ImageView& image, const ImagePart& part);
 
 /// Does the same as part_of, for an image that is turned afterwards.

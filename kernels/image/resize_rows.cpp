@@ -79,8 +79,8 @@ void pack_group(Vectors vectors, std::int64_t channels, const std::int32_t* weig
 }
 
 void pack_places(const std::int32_t* first, std::int32_t* places) {
-  // Each output gets a word for each channel, with the places of four pixels in its bytes, and an
-  // unused word.
+  // For each channel, an output gets a word whose bytes are the places of four pixels. It also gets
+  // an unused fourth word.
   for (std::int64_t output = 0; output < kBlock; ++output) {
     for (int channel = 0; channel < 4; ++channel) {
       std::uint32_t word = 0;

@@ -6,8 +6,8 @@
 namespace dpt::resize_rows {
 namespace {
 
-// These functions must be plain functions, not templates: the linker could keep this file's AVX2
-// copy of a template for all processors.
+// These functions must be plain functions, not templates. Otherwise the linker could keep this
+// file's AVX2 copy of a template for all processors.
 __m256i load256(const void* p) {
   return _mm256_loadu_si256(static_cast<const __m256i*>(p));
 }

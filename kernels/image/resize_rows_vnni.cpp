@@ -6,9 +6,9 @@
 namespace dpt::resize_rows {
 namespace {
 
-// These functions must be plain functions, not templates: the linker could keep this file's AVX-512
-// copy of a template for all processors. The functions pass a full mask to some operations, because
-// GCC 12 warns of an uninitialised operand in the forms without a mask.
+// These functions must be plain functions, not templates. Otherwise the linker could keep this
+// file's AVX-512 copy of a template for all processors. The functions pass a full mask to some
+// operations, because GCC 12 warns of an uninitialised operand in the forms without a mask.
 constexpr __mmask16 kAll32 = 0xffff;
 constexpr __mmask64 kAll8 = ~__mmask64{0};
 
@@ -16,8 +16,8 @@ __m512i load512(const void* p) {
   return _mm512_loadu_si512(p);
 }
 
-/// Adds the sums of the three parts, the last of which includes a half for rounding, and returns a
-/// number from 0 to 255 in each word.
+/// Adds the sums of the three parts. The last one includes a half for rounding. Returns a number
+/// from 0 to 255 in each word.
 __m512i rounded_sum(__m512i a, __m512i b, __m512i c) {
   const __m512i high = _mm512_maskz_slli_epi32(kAll32, a, 2 * kDigitBits);
   const __m512i middle = _mm512_maskz_slli_epi32(kAll32, b, kDigitBits);
@@ -32,8 +32,8 @@ __m512i half() {
 }  // namespace
 
 void along_row_rgb_vnni(const std::uint8_t* from, const PackedTaps& taps, std::uint8_t* to) {
-  // Puts the bytes into pixel order. Each output i < 4 has four words (R, G, B, unused), with its
-  // value in the lowest byte and that of output i + 4 in the next byte.
+  // Puts the bytes into pixel order. Each output i < 4 has four words (R, G, B, unused). Its value
+  // is in the lowest byte of a word, and the value of output i + 4 in the next byte.
   constexpr std::uint8_t kDense[64] = {0, 4, 8,  16, 20, 24, 32, 36, 40, 48, 52, 56, 1,
                                        5, 9, 17, 21, 25, 33, 37, 41, 49, 53, 57, 2};
   const __m512i dense = load512(kDense);

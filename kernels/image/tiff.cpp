@@ -62,7 +62,7 @@ void on_tiff_error(thandle_t handle, const char* /*module*/, const char* format,
   while (problem.ends_with('.')) problem.pop_back();
 }
 
-/// Treats the warning that a field is beyond the end of the file as an error; libtiff itself would
+/// Makes an error of the warning that a field is beyond the end of the file. libtiff itself would
 /// continue.
 void on_tiff_warning(thandle_t handle, const char* module, const char* format,
                      std::va_list values) {
@@ -89,7 +89,7 @@ struct TiffLayout {
   bool is_premultiplied = false;
 
   bool is_separate() const { return planar == PLANARCONFIG_SEPARATE && samples > 1; }
-  /// Returns the number of samples of a pixel that make its colour.
+  /// Returns the number of samples that make the colour of a pixel.
   std::int64_t colours() const {
     return photometric == PHOTOMETRIC_RGB ? 3 : photometric == PHOTOMETRIC_SEPARATED ? 4 : 1;
   }
@@ -120,7 +120,7 @@ class TiffDecoder {
       : name_(name), memory_{file}, tiff_(nullptr, TIFFClose) {
     static const bool is_silent = (silence_libtiff(), true);
     static_cast<void>(is_silent);
-    // The m in "rm" makes libtiff read the file through the functions instead of mapping it.
+    // The m in "rm" makes libtiff read the file through these functions instead of mapping it.
     tiff_.reset(TIFFClientOpen(
         "image", "rm", &memory_, read_tiff_bytes,
         [](thandle_t, void*, tmsize_t) -> tmsize_t { return 0; }, seek_in_tiff,
@@ -234,8 +234,8 @@ class TiffDecoder {
     }
   }
 
-  /// Writes the values of a packed row (of 16-bit values, the upper 8 bits) to every `stride`-th
-  /// byte. The first value is sample `first` of a pixel.
+  /// Writes the values of a packed row to every `stride`-th byte. Keeps the upper 8 bits of 16-bit
+  /// values. The first value is sample `first` of a pixel.
   void unpack(const std::uint8_t* from, std::size_t count, std::uint8_t* to, std::size_t stride,
               std::size_t first) {
     const unsigned bits = layout_.bits;
@@ -255,7 +255,7 @@ class TiffDecoder {
     }
   }
 
-  /// Returns the number of bytes of `pixels` in a row of a plane.
+  /// Returns the number of bytes that `pixels` pixels take in a row of a plane.
   std::size_t packed_bytes(std::size_t pixels) const {
     const std::size_t values = pixels * (layout_.is_separate() ? 1 : layout_.samples);
     return (values * layout_.bits + 7) / 8;
@@ -385,7 +385,7 @@ class TiffDecoder {
   std::unique_ptr<TIFF, decltype(&TIFFClose)> tiff_;
   TiffLayout layout_;
   std::vector<std::uint8_t> samples_;  ///< samples of all pixels, or indices of a palette
-  std::uint16_t all_values_ = 0;       ///< bitwise or of all 16-bit colour values
+  std::uint16_t all_values_ = 0;       ///< bitwise OR of all 16-bit colour values
 };
 
 }  // namespace

@@ -7,8 +7,8 @@
 namespace dpt {
 namespace {
 
-/// Return true if the stored image runs backwards along a row, or down a column, of the upright
-/// image.
+/// These two return true if the stored image runs backwards along a row, or down a column, of the
+/// upright image.
 bool is_mirrored_across(int orientation) {
   return orientation == 2 || orientation == 3 || orientation == 6 || orientation == 7;
 }
@@ -17,8 +17,8 @@ bool is_mirrored_down(int orientation) {
 }
 
 /// Copies square tiles, so that reading down the columns of the stored image stays in the cache.
-/// `first` is the stored pixel at (0, 0) of the upright image; `down` and `across` are the strides
-/// to its neighbours.
+/// `first` is the stored pixel at (0, 0) of the upright image. `down` and `across` are the strides
+/// from it to its neighbours.
 template <std::ptrdiff_t kChannels>
 void copy_tiles(const std::uint8_t* first, std::ptrdiff_t down, std::ptrdiff_t across,
                 std::int64_t height, std::int64_t width, std::uint8_t* to) {

@@ -1,4 +1,4 @@
-// Turns stored images upright. Orientations are 1 to 8, numbered as in Exif: 1 is upright;
+// Turns stored images upright. Orientations are 1 to 8, numbered as in Exif. 1 is upright, and
 // orientations above 4 exchange height and width.
 #pragma once
 
@@ -20,12 +20,12 @@ Image turned_upright(const Image& stored, int orientation);
 /// `height` x `width`.
 PixelBox stored_box(const PixelBox& box, int orientation, std::int64_t height, std::int64_t width);
 
-/// Returns the turn with which a resize of the stored image, turned upright, equals the resize of
-/// the upright image.
+/// Returns the turn for resizing a stored image. The resized image, turned upright, then equals the
+/// resize of the upright image.
 StoredTurn stored_turn(int orientation);
 
-/// Returns the part of a stored image that, turned upright, is `part` of the upright image of size
-/// `height` x `width`.
+/// Returns the part of a stored image that becomes, when turned upright, `part` of the upright
+/// image of size `height` x `width`.
 ImagePart stored_part(const ImagePart& part, int orientation, std::int64_t height,
                       std::int64_t width);
 

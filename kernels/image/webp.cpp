@@ -13,8 +13,8 @@
 namespace dpt {
 namespace {
 
-/// Neither lossy nor lossless coding has a minimum number of bits per pixel; only kMaxImageBytes
-/// limits the size.
+/// Limit of lossy and lossless coding. Neither has a minimum number of bits per pixel, so only
+/// kMaxImageBytes limits the size.
 constexpr std::int64_t kMaxWebpPixelsPerByte = kMaxImageBytes;
 
 /// Describes the problem that a status other than VP8_STATUS_OK reports.
@@ -41,7 +41,7 @@ Image without_alpha(const std::uint8_t* rgba, std::int64_t height, std::int64_t 
   return image;
 }
 
-/// Decodes the first frame of an animation on its canvas; returns a null image on failure.
+/// Decodes the first frame of an animation on its canvas. Returns a null image on failure.
 Image first_frame(const WebPData& data) {
   WebPAnimDecoderOptions options;
   if (!WebPAnimDecoderOptionsInit(&options)) return {};

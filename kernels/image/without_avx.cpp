@@ -1,6 +1,6 @@
 // Replaces every *_avx2.cpp and *_vnni.cpp of this folder and of jpeg/ in builds for processors
-// other than x86. CpuFeatures reports none of these instruction sets there, so these functions are
-// never called.
+// other than x86. On these, CpuFeatures reports none of the instruction sets, so these functions
+// are never called.
 #include <cstdlib>
 
 #include "kernels/image/jpeg/jpeg_loops.h"

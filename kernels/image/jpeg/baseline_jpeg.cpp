@@ -10,19 +10,19 @@
 namespace dpt {
 namespace {
 
-/// Maximum number of pixels of a part, and of coded bytes of a file; libjpeg decodes larger ones. A
-/// thread keeps the memory that its largest part needed.
+/// Maximum number of pixels of a part, and of coded bytes of a file. libjpeg decodes larger ones.
+/// The limits matter because a thread keeps the memory that its largest part needed.
 constexpr std::int64_t kMaxPartPixels = std::int64_t{1} << 22;
 constexpr std::size_t kMaxCodedBytes = std::size_t{1} << 23;
-/// Margin of a part in pixels: its colours are interpolated from one more sample on each side,
-/// which is two pixels for 4:2:0.
+/// Margin of a part in pixels. The part's colours are interpolated from one more sample on each
+/// side, which is two pixels wide for 4:2:0.
 constexpr std::int64_t kColourMargin = 2;
 
 std::size_t size_of(std::int64_t n) {
   return static_cast<std::size_t>(n);
 }
 
-/// A cached table of codes, replaced when a file has other codes.
+/// A cached table of codes. It is replaced when a file has other codes.
 struct CodesSlot {
   std::array<std::uint8_t, 17> bits{};
   std::array<std::uint8_t, 256> symbols{};
@@ -119,7 +119,7 @@ bool BaselineJpeg::find_codes() {
   return true;
 }
 
-/// Removes the stuffing: a 0 after each 0xff. The end of the image must follow.
+/// Removes the stuffing, a 0 after each 0xff. Returns false unless the end of the image follows.
 bool BaselineJpeg::find_coded_bytes() {
   const JOCTET* from = info_.src->next_input_byte;
   const JOCTET* end = from + info_.src->bytes_in_buffer;
@@ -195,7 +195,7 @@ bool BaselineJpeg::decode() {
   const std::int64_t height = scaled(info_.image_height), width = scaled(info_.image_width);
   const bool is_grey = info_.num_components == 1;
   const jpeg_component_info& luma = info_.comp_info[0];
-  // An MCU of a scan of one component has one block, whatever the component's factors are.
+  // In a scan of one component, an MCU has one block, whatever the component's factors are.
   planes_[0].across = is_grey ? 1 : luma.h_samp_factor;
   planes_[0].down = is_grey ? 1 : luma.v_samp_factor;
   mcu_width_ = planes_[0].across * eighths_;
@@ -204,7 +204,8 @@ bool BaselineJpeg::decode() {
   mcu_rows_ = {std::max<std::int64_t>(rows_.begin - kColourMargin, 0) / mcu_height_,
                ceil_div(std::min(rows_.end + kColourMargin, height), mcu_height_)};
   if (is_grey) {
-    // libjpeg reads as many rows of blocks at once as the component's vertical factor.
+    // libjpeg reads several rows of blocks at once. Their number is the component's vertical
+    // factor.
     const std::int64_t at_once = luma.v_samp_factor;
     mcu_rows_.end = std::min(align_up(mcu_rows_.end, at_once), ceil_div(height, mcu_height_));
   }
@@ -214,8 +215,8 @@ bool BaselineJpeg::decode() {
     return false;
   for (int c = 0; c < components_; ++c) {
     Plane& plane = planes_[c];
-    // At a reduced size, 4:2:0 needs no interpolation, because its colours are reduced by half as
-    // much.
+    // At a reduced size, 4:2:0 needs no interpolation: its colours, which have half the resolution,
+    // are reduced by half as much.
     plane.block = c > 0 && eighths_ < DCTSIZE ? eighths_ * planes_[0].across : eighths_;
     plane.stride = mcu_columns_.size() * plane.across * plane.block;
     plane.height = ceil_div(height * plane.down, planes_[0].down);

@@ -1,7 +1,6 @@
-// Decodes baseline JPEG files without libjpeg. Most of the time of reading photos goes into
-// decoding Huffman codes, which this decoder does in about half the time. The decoded bits equal
-// libjpeg-turbo's. Unusual and faulty files are left to libjpeg, which also reports and salvages
-// damage.
+// Decodes baseline JPEG files without libjpeg. Reading photos mostly consists of decoding Huffman
+// codes, and this decoder does that in about half the time. The decoded bits equal libjpeg-turbo's.
+// Unusual and faulty files are left to libjpeg, which also reports and salvages damage.
 #pragma once
 
 #include <cstddef>
@@ -15,27 +14,27 @@
 
 namespace dpt {
 
-/// Decoder of a part of a JPEG. A thread has at most one at a time and reuses its memory for the
-/// next.
+/// Decoder of a part of a JPEG. A thread may have only one at a time, because each reuses the
+/// memory of the one before it.
 class BaselineJpeg {
  public:
   /// `info` must have read only the header of the file. The rows and columns are those of the image
-  /// at `eighths` (1, 2, 4 or 8) of its size. `grey`: true if only the luma is needed.
+  /// at `eighths` (1, 2, 4 or 8) of its size. `grey` is true if only the luma is needed.
   BaselineJpeg(const jpeg_decompress_struct& info, int eighths, PixelRange rows, PixelRange columns,
                bool grey);
 
   /// Decodes the rows and columns. Returns false if the file has a fault above or in the last row,
   /// if the part is large, if the processor lacks AVX2, or if the file is of an unsupported kind.
-  /// Supported are baseline files of one scan without restart markers, either grey or YCbCr with
-  /// colours sampled 4:4:4, 4:2:0 or, at full size, 4:2:2.
+  /// Supported files are baseline files of one scan without restart markers. They must be grey, or
+  /// YCbCr with colours sampled 4:4:4, 4:2:0 or, at full size, 4:2:2.
   bool decode();
 
-  /// Returns the column of the first pixel of rows(), at most the first requested column.
+  /// Returns the column of the first pixel of rows(). It is at most the first requested column.
   std::int64_t left() const { return mcu_columns_.begin * mcu_width_; }
   /// Returns the number of bytes from one row to the next.
   std::size_t stride() const;
-  /// Returns `count` rows (a few), of which row `top` is the first. They are valid until the next
-  /// call. Up to `beyond` bytes after the last requested column may be read.
+  /// Returns `count` rows (a few), beginning with row `top`. They are valid until the next call. Up
+  /// to `beyond` bytes after the last requested column may be read.
   const std::uint8_t* rows(std::int64_t top, std::int64_t count, std::int64_t beyond);
 
  private:

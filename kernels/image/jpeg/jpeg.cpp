@@ -1,7 +1,7 @@
 // JPEG through libjpeg-turbo. Huffman decoding has to go through the file from its first row, but
 // only what a part needs goes through the inverse DCT, upsampling and colour conversion. The
-// library reports errors by a callback that must not return, so each step that can fail runs in a
-// function that sets a jump target and holds nothing with a destructor.
+// library reports errors by a callback that must not return. Therefore each step that can fail runs
+// in a function that sets a jump target and holds nothing with a destructor.
 #include <cstdio>
 
 #include <jpeglib.h>
@@ -30,11 +30,12 @@
 namespace dpt {
 namespace {
 
-/// A grey block takes at least two bits, or half a bit per progressive scan.
+/// Limit, because a grey block takes at least two bits, or half a bit per progressive scan.
 constexpr std::int64_t kMaxJpegPixelsPerByte = 1024;
-/// Arithmetic coding has no minimum number of bits; only kMaxImageBytes limits these images.
+/// Limit for arithmetic coding. It has no minimum number of bits, so only kMaxImageBytes limits
+/// these images.
 constexpr std::int64_t kMaxArithmeticPixelsPerByte = kMaxImageBytes;
-/// Maximum number of scans. No encoder writes as many, and decoding more would only cost time.
+/// Maximum number of scans. No encoder reaches it, and decoding more would only cost time.
 constexpr int kMaxScans = 256;
 
 struct JpegDecoder {
@@ -65,9 +66,9 @@ JpegDecoder& decoder_of(j_common_ptr info) {
   std::longjmp(decoder.on_failure, 1);
 }
 
-/// Handles libjpeg's warnings about damaged data, which it fills with grey. Damage is an error
-/// unless the image is to be salvaged. Extra bytes, which cameras write between markers, and an
-/// unknown version of JFIF are not errors.
+/// Handles libjpeg's warnings about damaged data, which libjpeg fills with grey. Damage is an error
+/// unless the image is to be salvaged. Two warnings are not errors: extra bytes, which cameras
+/// write between markers, and an unknown version of JFIF.
 void on_message(j_common_ptr info, int level) {
   const int code = info->err->msg_code;
   if (level < 0 && !decoder_of(info).salvage && code != JWRN_EXTRANEOUS_DATA &&
@@ -82,13 +83,13 @@ void count_scans(j_common_ptr info) {
   std::longjmp(decoder.on_failure, 1);
 }
 
-/// Returns the file without a truncated segment between two scans, because libjpeg reads no part of
+/// Returns the file without a truncated segment between two scans. libjpeg would read no part of
 /// such a segment.
 std::span<const std::byte> without_torn_segment(std::span<const std::byte> file) {
   const auto at = [&](std::size_t i) { return std::to_integer<unsigned int>(file[i]); };
   for (std::size_t i = file.size() < 2 ? 0 : file.size() - 2; i > 0; --i) {
     const unsigned int marker = at(i + 1);
-    // Skip stuffing, fill bytes and restart markers, which are within coded pixels.
+    // Skip stuffing, fill bytes and restart markers, because they occur within coded pixels.
     if (at(i) != 0xff || marker == 0 || marker == 0xff) continue;
     if (marker >= JPEG_RST0 && marker <= JPEG_RST0 + 7) continue;
     if (marker == JPEG_EOI) break;
@@ -120,13 +121,13 @@ struct Region {
   PixelRange rows, columns;
 };
 
-/// Columns on both sides of a region that are read to upsample its colours.
+/// Columns to read on both sides of a region, to upsample its colours.
 constexpr std::int64_t kMargin = 4;
 /// Minimum number of columns worth skipping: the columns of an MCU of 4:2:0.
 constexpr std::int64_t kMinLeftOut = 16;
 
-/// Returns true if a progressive image lacks bits of its low frequencies, so that libjpeg smooths
-/// its blocks. They then depend on neighbouring blocks, which must be decoded too.
+/// Returns true if a progressive image lacks bits of its low frequencies. libjpeg then smooths its
+/// blocks, so they depend on neighbouring blocks, which must be decoded too.
 bool smooths_blocks(const jpeg_decompress_struct& info) {
   if (!info.progressive_mode) return false;
   for (int component = 0; component < info.num_components; ++component) {
@@ -136,8 +137,8 @@ bool smooths_blocks(const jpeg_decompress_struct& info) {
   return false;
 }
 
-/// Prepares to read `region`. Sets `top` and `left` to the first row and column that will be read,
-/// which may precede the region. On failure, returns false and sets decoder.text.
+/// Prepares to read `region`. Sets `top` and `left` to the first row and column that will be read.
+/// They may precede the region. On failure, returns false and sets decoder.text.
 bool start(JpegDecoder& decoder, const Region& region, std::int64_t& top, std::int64_t& left) {
   jpeg_decompress_struct& info = decoder.info;
   top = left = 0;
@@ -151,7 +152,8 @@ bool start(JpegDecoder& decoder, const Region& region, std::int64_t& top, std::i
     const std::int64_t to = std::min<std::int64_t>(region.columns.end + kMargin, width);
     first = static_cast<JDIMENSION>(from);
     auto count = static_cast<JDIMENSION>(to - from);
-    // The crop starts at an MCU, so it may start before `first` and is wider by the difference.
+    // The crop starts at an MCU, so it may start before `first`, and is then wider by the
+    // difference.
     jpeg_crop_scanline(&info, &first, &count);
   }
   left = first;
@@ -162,7 +164,7 @@ bool start(JpegDecoder& decoder, const Region& region, std::int64_t& top, std::i
   return true;
 }
 
-/// Number of rows decoded at a time, which stay in the first-level cache.
+/// Number of rows decoded at a time. They stay in the first-level cache.
 constexpr std::int64_t kRows = 8;
 
 /// Reads `count` rows, at most kRows. On failure, returns false and sets decoder.text.
@@ -177,10 +179,10 @@ bool read_rows(JpegDecoder& decoder, unsigned char* to, std::size_t stride, std:
   return true;
 }
 
-/// Returns true if an end-of-image marker follows the decoded data. Coded pixels never contain
-/// these bytes, so a file without them is truncated.
+/// Returns true if an end-of-image marker follows the decoded data. A file without one is
+/// truncated, because coded pixels never contain its bytes.
 bool has_end(const jpeg_decompress_struct& info) {
-  // The bits of the last block may have been read up to the marker.
+  // The marker may already be read, because it comes right after the bits of the last block.
   if (info.unread_marker == JPEG_EOI) return true;
   const JOCTET* bytes = info.src->next_input_byte;
   for (std::size_t i = info.src->bytes_in_buffer; i >= 2; --i) {
@@ -189,7 +191,7 @@ bool has_end(const jpeg_decompress_struct& info) {
   return false;
 }
 
-/// Checks the end of the file, on which the decoded rows do not depend. If it is damaged, returns
+/// Checks the end of the file. The decoded rows do not depend on it. If it is damaged, returns
 /// false and sets decoder.text.
 bool finish(JpegDecoder& decoder) {
   jpeg_decompress_struct& info = decoder.info;
@@ -212,7 +214,7 @@ ScaledAxis scaled_axis(std::int64_t first, std::int64_t size, int eighths, std::
                        std::int64_t window_first, std::int64_t window_size, ResizeFilter filter) {
   const double begin = static_cast<double>(first * eighths) / 8;
   const double end = static_cast<double>((first + size) * eighths) / 8;
-  // Ignore everything outside the box, as for an exact part.
+  // Ignore everything outside the box, as in an exact part.
   const double origin = std::floor(begin);
   const auto in = static_cast<std::int64_t>(std::ceil(end) - origin);
   return {static_cast<std::int64_t>(origin),
@@ -225,8 +227,8 @@ enum class Pixels { as_they_are, rgb_to_grey, cmyk_to_rgb, cmyk_to_grey };
 }  // namespace
 
 int jpeg_eighths(const ImagePart& part) {
-  // libjpeg-turbo has vector instructions for these sizes and for full size; the sizes in between
-  // take longer than full size (docs/internals/performance.md).
+  // libjpeg-turbo has vector instructions only for these sizes and for full size. The sizes in
+  // between take longer than full size (docs/internals/performance.md).
   if (part.exact) return 8;
   for (const int eighths : {1, 2, 4}) {
     if (part.box.height * eighths >= part.height * 8 &&
@@ -261,8 +263,8 @@ Image decode_jpeg(std::span<const std::byte> file, const std::string& name, std:
   Pixels pixels = Pixels::as_they_are;
   std::int64_t resized_channels = channels;
   if (info.jpeg_color_space == JCS_CMYK || info.jpeg_color_space == JCS_YCCK) {
-    // Like Pillow, treat every CMYK file as Adobe's, with inverted values, even without Adobe's
-    // marker.
+    // Treat every CMYK file as one of Adobe's, with inverted values, even without Adobe's marker.
+    // Pillow does the same.
     info.out_color_space = JCS_CMYK;
     pixels = channels == 1 ? Pixels::cmyk_to_grey : Pixels::cmyk_to_rgb;
   } else if (info.jpeg_color_space == JCS_GRAYSCALE) {

@@ -13,20 +13,20 @@ inline constexpr int kLookBits = 10;
 
 /// One table of Huffman codes.
 struct Codes {
-  /// For each value of the next kLookBits bits, the packed code with which they begin; 0 if this
-  /// code is longer than kLookBits or does not exist. The bytes of a packed code, highest first:
-  /// the length of the number after the code, the number of zero coefficients before it, the length
-  /// of the code, both lengths together.
+  /// For each value of the next kLookBits bits, the packed code with which these bits begin; 0 if
+  /// the code is longer than kLookBits or does not exist. A packed code has four bytes, highest
+  /// first: the length of the number after the code, the number of zero coefficients before that
+  /// number, the length of the code, and the sum of both lengths.
   std::uint32_t look[1 << kLookBits];
-  /// For each length, the first longer code, padded with zeros to 16 bits.
+  /// For each length, the first longer code, followed by zeros up to 16 bits.
   std::uint32_t end[17];
-  /// For each length, the number that is added to a code to get its index in `packed`.
+  /// For each length, the number to add to a code to get its index in `packed`.
   std::int32_t offset[17];
   std::uint32_t packed[256];
 };
 
-/// Fills the codes from a table of a DHT segment: bits[n] is the number of codes of n bits,
-/// followed by their symbols. Returns false if the table is invalid or has symbols that 8-bit
+/// Fills the codes from a table of a DHT segment. bits[n] is the number of codes of n bits, and
+/// `symbols` has their symbols. Returns false if the table is invalid or has symbols that 8-bit
 /// samples do not need.
 bool make_codes(const std::uint8_t bits[17], const std::uint8_t* symbols, bool is_dc, Codes& codes);
 

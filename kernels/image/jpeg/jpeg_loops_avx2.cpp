@@ -6,10 +6,10 @@
 namespace dpt::jpeg_loops {
 namespace {
 
-// These functions must be plain functions, not templates of a header: the linker could keep this
-// file's AVX2 copy of a template for all processors.
+// These functions must be plain functions, not templates in a header. Otherwise the linker could
+// keep this file's AVX2 copy of a template for all processors.
 
-/// The next bits of the scan in registers.
+/// The next bits of the scan, in registers.
 struct Bits {
   const std::uint8_t* next;
   std::uint64_t window;
@@ -38,7 +38,7 @@ std::uint32_t long_code(const Codes& codes, std::uint64_t window) {
   return codes.packed[codes.offset[length] + static_cast<std::int32_t>(next >> (16 - length))];
 }
 
-/// Returns the number that follows the code. REQUIRES: it has at least one bit.
+/// Returns the number after the code. REQUIRES: it has at least one bit.
 std::int32_t number(std::uint64_t window, std::uint32_t packed) {
   const std::uint64_t bits = window << (packed >> 8 & 0xff);
   const std::uint32_t size = packed >> 24;
@@ -48,7 +48,7 @@ std::int32_t number(std::uint64_t window, std::uint32_t packed) {
   return value + (is_negative & (1 - (1 << size)));
 }
 
-/// Decodes one block; returns false if it is faulty. If kStore, `block` must be zeros on entry.
+/// Decodes one block. Returns false if it is faulty. If kStore, `block` must be zeros on entry.
 template <bool kStore>
 inline __attribute__((always_inline)) bool read_block(Bits& bits, const BlockKind& kind,
                                                       std::int32_t& dc, std::int16_t* block,
@@ -63,8 +63,7 @@ inline __attribute__((always_inline)) bool read_block(Bits& bits, const BlockKin
   if (dc > 32767 || dc < -32767) return false;
   if constexpr (kStore) {
     const std::int32_t mean = dc * kind.quantisers[0];
-    // Samples of 8 bits give at most 1024 plus rounding; later steps may overflow for larger
-    // values.
+    // 8-bit samples give at most 1024 plus rounding. Later steps might overflow for larger values.
     if (mean > 8191 || mean < -8191) return false;
     block[0] = static_cast<std::int16_t>(mean);
   }
@@ -172,8 +171,8 @@ constexpr int k0_298 = 2446, k0_390 = 3196, k0_541 = 4433, k0_765 = 6270, k0_899
               k2_562 = 20995, k3_072 = 25172;
 constexpr int kConstBits = 13, kPass1Bits = 2;
 
-/// A 32-bit number for each 16-bit lane of a register: `low` has those of the lower four lanes of
-/// each half, `high` those of the upper four.
+/// A 32-bit number for each 16-bit lane of a register. `low` has the numbers of the lower four
+/// lanes of each half, and `high` those of the upper four.
 struct Wide {
   __m256i low, high;
 };
@@ -234,7 +233,7 @@ inline __attribute__((always_inline)) void transform(__m256i v[8]) {
   }
 }
 
-/// Transposes rows to columns, in each half of the registers.
+/// Transposes rows to columns, separately in each half of the registers.
 inline __attribute__((always_inline)) void transpose(__m256i v[8]) {
   __m256i a[8], b[8];
   for (int i = 0; i < 4; ++i) {
@@ -262,7 +261,7 @@ void store_rows(__m128i rows, std::uint8_t* to, std::ptrdiff_t stride) {
 
 namespace {
 
-/// Loads row `i` of block a, and of block b into the upper half.
+/// Loads row `i` of block a into the lower half, and row `i` of block b into the upper half.
 __m256i load_rows(const Block& a, const Block& b, int i) {
   const __m128i of_a = _mm_loadu_si128(reinterpret_cast<const __m128i*>(a + 8 * i));
   const __m128i of_b = _mm_loadu_si128(reinterpret_cast<const __m128i*>(b + 8 * i));
@@ -302,7 +301,7 @@ void inverse_dct_8(const Block& a, BlockPlace of_a, const Block& b, BlockPlace o
 constexpr int k0_211 = 1730, k0_509 = 4176, k0_601 = 4926, k0_720 = 5906, k0_850 = 6967,
               k1_061 = 8697, k1_272 = 10426, k1_451 = 11893, k2_172 = 17799, k3_624 = 29692;
 
-/// Runs one pass from eight values, of which v[4] is unused, to four.
+/// Runs one pass from eight values to four. v[4] is unused.
 template <int kShift>
 inline __attribute__((always_inline)) void transform_to_4(__m256i v[8]) {
   const __m256i round = _mm256_set1_epi32(1 << (kShift - 1));
@@ -347,7 +346,8 @@ std::int32_t saturated(std::int32_t value, std::int32_t most) {
   return value < -most - 1 ? -most - 1 : value > most ? most : value;
 }
 
-/// Runs one pass of jidctred.c's 2x2 transform, from the mean and the odd values to two values.
+/// Runs one pass of jidctred.c's 2x2 transform. It turns the mean and the odd values into two
+/// values.
 void transform_to_2(const std::int32_t v[5], int shift, std::int32_t to[2]) {
   const std::int32_t mean = v[0] * (1 << (kConstBits + 2)) + (1 << (shift - 1));
   const std::int32_t odd = v[4] * -k0_720 + v[3] * k0_850 + v[2] * -k1_272 + v[1] * k3_624;
@@ -376,8 +376,8 @@ void inverse_dct_2(const Block& block, BlockPlace place) {
 }  // namespace
 
 bool inverse_dct(const Block& a, BlockPlace of_a, const Block& b, BlockPlace of_b, int size) {
-  // libjpeg shifts the first row left by two bits if all other rows are zero, so its values must be
-  // in [-8192, 8192).
+  // If all other rows are zero, libjpeg shifts the first row left by two bits, so its values must
+  // be in [-8192, 8192).
   const __m256i moved = _mm256_add_epi16(load_rows(a, b, 0), _mm256_set1_epi16(8192));
   if (!_mm256_testz_si256(moved, _mm256_set1_epi16(static_cast<short>(0xc000)))) return false;
   if (size == 8) {
@@ -432,7 +432,7 @@ void doubled_row(const std::int16_t* from, std::int64_t count, int before, int b
         _mm256_add_epi16(_mm256_add_epi16(three, load_words(from + i - 1)), of_before);
     const __m256i right =
         _mm256_add_epi16(_mm256_add_epi16(three, load_words(from + i + 1)), of_behind);
-    // Each value is below 256: the left one becomes the lower byte of a word.
+    // Each value is below 256. The left one becomes the lower byte of a word.
     const __m256i both = _mm256_or_si256(_mm256_srl_epi16(left, by),
                                          _mm256_slli_epi16(_mm256_srl_epi16(right, by), 8));
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + 2 * i), both);
@@ -441,10 +441,10 @@ void doubled_row(const std::int16_t* from, std::int64_t count, int before, int b
 
 void rgb_row(const std::uint8_t* y, const std::uint8_t* cb, const std::uint8_t* cr,
              std::int64_t count, std::uint8_t* to) {
-  // FIX(x) is x * 2^16, rounded: R = Y + 1.402 Cr, G = Y - 0.34414 Cb - 0.71414 Cr,
-  // B = Y + 1.772 Cb, each product rounded as (FIX(x) * c + 2^15) >> 16. A factor f that does not
-  // fit into 16 bits is reduced by k * 2^16, and k * c is added separately. The vectors compute
-  // ((2 * c * f >> 16) + 1) >> 1, which rounds in the same way.
+  // The formulas are R = Y + 1.402 Cr, G = Y - 0.34414 Cb - 0.71414 Cr, B = Y + 1.772 Cb. Each
+  // product is rounded as (FIX(x) * c + 2^15) >> 16, where FIX(x) is x * 2^16, rounded. A factor f
+  // that does not fit into 16 bits is reduced by k * 2^16, and k * c is added separately. The
+  // vectors compute ((2 * c * f >> 16) + 1) >> 1, which rounds in the same way.
   const __m256i centre = _mm256_set1_epi16(128), one = _mm256_set1_epi16(1);
   const __m256i of_red = _mm256_set1_epi16(26345);    // FIX(1.402) - 2^16
   const __m256i of_blue = _mm256_set1_epi16(-14942);  // FIX(1.772) - 2 * 2^16
