@@ -13,7 +13,7 @@
 
 namespace dpt {
 
-/// One call of a training step, which can be timed separately.
+/// One call of a training step. Each call can be timed separately.
 struct ExecutorCall {
   std::string name;  ///< "input", "conv1 forward", "loss", "conv1 backward"
   double flops = 0;  ///< operations of its matrix products and convolutions, for the whole batch

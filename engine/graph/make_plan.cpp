@@ -25,7 +25,7 @@ std::string param_name(const std::string& layer, const ParamSpec& spec) {
   return spec.suffix.empty() ? layer : layer + "." + spec.suffix;
 }
 
-/// A layer before it is in the plan. Inputs are indices of layers; kModelInput is the image.
+/// A layer that is not yet in the plan. Inputs are indices of layers; kModelInput is the image.
 constexpr int kModelInput = -1;
 struct Draft {
   const LayerSpec* spec = nullptr;

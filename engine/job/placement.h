@@ -54,7 +54,7 @@ Placement make_placement(const TrainSpec& spec, const Plan& plan, std::int64_t t
 
 /// Returns the number of decoder threads of a process for `data.workers: auto`: the cores that its
 /// replicas leave free, but at least one per replica. A CPU replica keeps one core busy for each of
-/// its threads. A GPU replica keeps one core busy, which launches its work.
+/// its threads. A GPU replica keeps one core busy with launching its work.
 int auto_workers(int cores, const std::vector<DeviceName>& devices);
 
 /// Returns the maximum number of samples to run at once. On a CPU, the activations stay in a core's

@@ -52,7 +52,7 @@ class Concat final : public Layer {
   static bool is_size_of(const ActivationShape& a, const ActivationShape& b) {
     return a.shape.h == b.shape.h && a.shape.w == b.shape.w;
   }
-  /// Returns true for vectors of which the features must be concatenated, not the channels.
+  /// Returns true for vectors that must be concatenated by features, not by channels.
   static bool flattens(std::span<const ActivationShape> in) {
     return std::any_of(in.begin(), in.end(), [&](const ActivationShape& each) {
       return each.flat && !is_size_of(in[0], each);

@@ -50,8 +50,8 @@ class Replica {
   /// Returns the result of the oldest step whose result was not yet taken. Waits for it if
   /// necessary.
   StepResult take_result() { return results_.take(); }
-  /// Returns the measurements, which pass their values to the log on the replica whose results are
-  /// logged.
+  /// Returns the measurements. On the replica whose results are logged, they pass their values to
+  /// the log.
   Measurements& measurements() { return measurements_; }
   std::int64_t results_pending() const { return results_.pending(); }
   /// Discards the results of steps queued after a step whose update was refused or broken, and

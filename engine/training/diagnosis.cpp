@@ -36,8 +36,8 @@ bool all_finite(std::span<const float> values) {
   return std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); });
 }
 
-/// Returns the parameter whose part of a flat buffer has a non-finite value, the first one in the
-/// order of backward. Null if all values are finite.
+/// Returns the first parameter, in the order of backward, that has a non-finite value in a flat
+/// buffer. Null if all values are finite.
 const Param* first_in_backward(const Plan& plan, std::span<const float> flat) {
   for (auto param = plan.params.rbegin(); param != plan.params.rend(); ++param) {
     if (!all_finite(flat.subspan(static_cast<std::size_t>(param->offset),

@@ -140,8 +140,8 @@ void Divergence::check_that_some_count(const BadStep& bad) {
   const bool ends_epoch = bad.batch().end == job_.data.splits.train.size();
   const bool some_count = stepper_.state().epoch_weight > 0 || counted_in_ == bad.epoch();
   if (!ends_epoch || some_count) return;
-  // Only rank 0 throws this error, as in halt. The others wait here until rank 0 has thrown, which
-  // ends their wait.
+  // Only rank 0 throws this error, as in halt. The others wait here until rank 0's exception stops
+  // them.
   if (!writes_) communicator_.barrier();
   fail(ErrorKind::data,
        "epoch {}: expected at least one batch with a sample that counts in the loss, found none in "
@@ -201,7 +201,7 @@ bool Divergence::handle(const BadStep& bad) {
 }
 
 void Divergence::halt(const BadStep& bad, const std::string& limit, bool lr_is_spent) {
-  // Only rank 0 reports. The others wait here until rank 0 has thrown, which ends their wait.
+  // Only rank 0 reports. The others wait here until rank 0's exception stops them.
   if (!writes_) communicator_.barrier();
   const Diagnosis diagnosis = look(bad);
   const RunState& state = stepper_.state();

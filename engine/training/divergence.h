@@ -1,9 +1,9 @@
 // Reaction to a non-finite step: train.on_divergence in a config.
 //
 // A step is bad if its loss or a value of its gradient is NaN or infinite, or if its update makes a
-// weight or a value of the optimizer state so. The device itself keeps a bad step, and all steps
-// queued after it, from changing anything (UpdateGuard). So every policy starts from the state
-// right before that step, unless only the update reveals the problem:
+// weight or a value of the optimizer state NaN or infinite. The device itself keeps a bad step, and
+// all steps queued after it, from changing anything (UpdateGuard). So every policy starts from the
+// state right before that step, unless only the update reveals the problem:
 //   halt      the run ends with ErrorKind::diverged; the report names step, layer and samples.
 //   skip      the step updates nothing; the next one is trained.
 //   rollback  the run restarts from its last regular checkpoint, or its start, as a resumed run

@@ -91,8 +91,8 @@ void measure(const Job& job, const Split& split, EvalResult& result) {
     for (std::size_t k = 0; k < sum_count; ++k) {
       const auto value = static_cast<double>(samples.sums[i * sum_count + k]);
       const bool is_share = job.model.metrics.sums[k].kind == SampleSum::matches;
-      // Devices return the fraction of correct outputs, which is rounded. Add up the number of
-      // correct outputs instead, which is exact.
+      // Devices return the rounded fraction of correct outputs. Add up the exact number of correct
+      // outputs instead.
       sums[k] += is_share ? std::round(value * outputs) : value;
     }
     labels.push_back(label);

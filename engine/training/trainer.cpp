@@ -161,9 +161,9 @@ class RankTrainer {
   }
 
   /// Returns true if this rank still has the state of the last step that all ranks completed. This
-  /// is so if a sample for the next step or an evaluation could not be read, or if another rank is
-  /// gone. In the latter case it is not so for several GPUs in one process: nobody knows what work
-  /// the failed rank has left in the others' queues.
+  /// is so if a sample for the next step or an evaluation could not be read. It is also so if
+  /// another rank is gone, except in a single process with several GPUs: the work that the failed
+  /// rank has left in the others' queues is unknown there.
   bool leaves_whole_state(const Error& error) const {
     if (error.kind() == ErrorKind::data) return reading_;
     return error.kind() == ErrorKind::peer && (job_.placement.processes || !backend_.info().queues);

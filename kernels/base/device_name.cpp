@@ -6,8 +6,8 @@
 namespace dpt {
 namespace {
 
-/// Returns the number of which the text consists, without a sign or leading zeros. Returns -1 for
-/// any other text.
+/// Returns the value of a text that is a number without a sign or leading zeros. Returns -1 for any
+/// other text.
 int to_number(const std::string& text) {
   int value = -1;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);

@@ -13,7 +13,7 @@ struct DecodeOptions {
   /// grey or, in a progressive JPEG, those of the earlier scans. If false, damage is an error. In
   /// both cases the header of a JPEG must be intact, and a PNG must be intact entirely.
   bool salvage = false;
-  /// True to decode every JPEG with libjpeg, and none with kernels/image/jpeg/baseline_jpeg.h. For
+  /// True to decode every JPEG with libjpeg instead of kernels/image/jpeg/baseline_jpeg.h. For
   /// tests.
   bool only_libjpeg = false;
   /// True to turn images upright by their metadata (kernels/image/metadata_orientation.h), like

@@ -12,9 +12,9 @@
 
 namespace dpt {
 
-/// One axis of a resize. The pixels [begin, end) of `in` pixels become `out` pixels, of which
-/// `count` pixels are wanted, from `first` on. REQUIRES: 0 <= begin < end <= in, in pixels; 0 <=
-/// first, 1 <= count <= out - first.
+/// One axis of a resize. The pixels [begin, end) of `in` pixels become `out` pixels. Only `count`
+/// of these, from `first` on, are wanted. REQUIRES: 0 <= begin < end <= in, in pixels; 0 <= first,
+/// 1 <= count <= out - first.
 struct ResizeAxis {
   std::int64_t in = 0;
   double begin = 0, end = 0;

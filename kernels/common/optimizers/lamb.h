@@ -1,5 +1,5 @@
 // LAMB (You et al., "Large Batch Optimization for Deep Learning: Training BERT in 76 minutes", ICLR
-// 2020, algorithm 2): AdamW whose update of each parameter is scaled to the parameter's norm.
+// 2020, algorithm 2): AdamW, with the update of each parameter scaled to the parameter's norm.
 #pragma once
 
 #include "kernels/common/optimizers/formula.h"

@@ -1,5 +1,5 @@
 // LARS (You et al., "Large Batch Training of Convolutional Networks", 2017, algorithm 1): SGD with
-// momentum whose learning rate adapts to each parameter.
+// momentum and with a learning rate that adapts to each parameter.
 #pragma once
 
 #include "kernels/common/optimizers/formula.h"
