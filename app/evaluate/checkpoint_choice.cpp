@@ -34,8 +34,8 @@ bool is_best_of_run(const std::string& best, const std::string& config) {
        why_not, effect, use.verb, use.command, best);
 }
 
-/// Returns the best checkpoint of a run folder, or `newest`, its newest good one, if it keeps no
-/// best. Refuses a best.safetensors that is not the run's.
+/// Returns the best checkpoint of a run folder. If the run has no best one, returns `newest`, its
+/// newest good checkpoint. Refuses a best.safetensors that belongs to another run.
 std::string best_or_newest(const std::string& folder, const std::string& newest,
                            const CheckpointUse& use) {
   const std::string best = folder + "/best.safetensors";
@@ -52,7 +52,7 @@ std::string best_or_newest(const std::string& folder, const std::string& newest,
   if (is_there) {
     const std::int64_t step = read_checkpoint_header(best).state.step;
     const bool is_of_run = is_best_of_run(best, header.config);
-    // A best checkpoint of a step after the newest regular one is saved only as best.safetensors.
+    // A best step after the newest regular checkpoint is saved only in best.safetensors.
     if (is_of_run && step > run.step) return best;
     const std::string another = best + " belongs to another run";
     if (!run.best) {

@@ -22,12 +22,12 @@ std::string shown_name(const std::string& name) {
 
 namespace {
 
-/// Maximum number of rows of a table; with more classes, it shows only the kWorst worst.
+/// Maximum number of rows of a table. If there are more classes, it shows only the kWorst worst.
 constexpr std::size_t kMaxRows = 20, kWorst = 10;
 /// Maximum number of classes of a matrix that fits on a terminal.
 constexpr std::size_t kMaxMatrixColumns = 12;
-/// Maximum number of classes of a complete matrix; larger ones are mostly empty, so pairs are
-/// listed instead.
+/// Maximum number of classes for which the complete matrix is written. A larger matrix is mostly
+/// empty, so its nonzero counts are listed instead.
 constexpr std::size_t kMaxDense = 1000;
 
 using Confusion = std::pair<std::pair<std::int32_t, std::int32_t>, std::int64_t>;

@@ -19,8 +19,8 @@ struct EvaluatedClasses {
   std::vector<std::string> names;           ///< one for each class
 };
 
-/// Evaluates the classes of the samples that count; unset if samples have no labels. REQUIRES:
-/// JobModel::keeps_confidence.
+/// Evaluates the classes of the samples that count (Loss::counts). Returns nothing if samples have
+/// no labels. REQUIRES: JobModel::keeps_confidence.
 std::optional<EvaluatedClasses> evaluate_classes(const Job& job, const Split& split,
                                                  const EvalResult& result);
 
@@ -31,8 +31,8 @@ void add_classes(Json& out, const EvaluatedClasses& classes);
 /// direction around it.
 std::string shown_name(const std::string& name);
 
-/// Returns readable tables: all classes, or the worst if there are many. `colours`: for a terminal
-/// with colours.
+/// Returns readable tables: all classes, or only the worst if there are many. `colours` is true for
+/// a terminal with colours.
 std::string text_of_classes(const EvaluatedClasses& classes, bool colours = false);
 
 }  // namespace dpt

@@ -62,8 +62,8 @@ std::string allowed_by(const EvaluationSpec& config) {
                      config.data_config.empty() ? "--allow-other-data" : config.data_config);
 }
 
-/// Prints a line with the results of a split, and a line for each value of the metrics that have
-/// one per class.
+/// Prints a line with the results of a split and, for each metric with one value per class, a line
+/// for each value.
 void print_result(const std::string& weights, const EvalResult& result) {
   if (!std::isfinite(result.loss)) {
     say(fmt::format(
@@ -99,7 +99,8 @@ void check_required_split(const EvalOptions& options, const Gate& gate, const Jo
                           const std::string& name) {
   for (const Condition& condition : gate.conditions()) {
     if (condition.results == name) continue;
-    // The default is not test, so the test split is empty: split_by_name throws and explains why.
+    // The default split is not test, so there is no test split: split_by_name throws and explains
+    // why.
     if (options.split.empty() && condition.results == "test") split_by_name(job, "test");
     const std::string advice =
         condition.split() == name
@@ -110,7 +111,7 @@ void check_required_split(const EvalOptions& options, const Gate& gate, const Jo
   }
 }
 
-/// Decides what the evaluation keeps of each sample.
+/// Chooses which results of each sample the evaluation keeps.
 void choose_kept(const EvalOptions& options, Job& job) {
   const TargetKind targets = job.model.loss.targets.kind;
   const bool is_hot = targets == TargetKind::multi_hot;

@@ -45,7 +45,7 @@ namespace {
 
 constexpr CheckpointUse kToPredict{"predict", "use", "used"};
 
-/// Returns the config without the parts that only training needs, which may depend on missing data.
+/// Returns the config without the parts that only training needs: their data may be missing.
 TrainSpec without_training(TrainSpec spec) {
   spec.data.val_split = {};
   spec.data.sampler = Sampler::uniform;
@@ -62,9 +62,9 @@ TrainSpec without_training(TrainSpec spec) {
 }
 
 /// Returns the shape of the targets on which the model was trained. Checkpoints of dpt before 1.6
-/// do not contain it, and the data may be absent. For these, assumes one target per output if the
-/// loss is elementwise and the kind of data set allows targets other than class labels; otherwise,
-/// assumes class labels.
+/// do not contain it, and their data may be missing. For these checkpoints, assumes one target per
+/// output if the loss is elementwise and the kind of data set allows targets other than class
+/// labels. Otherwise, assumes class labels.
 TargetShape targets_of(const TrainSpec& spec, std::optional<TargetKind> stored,
                        std::int64_t outputs) {
   if (stored == TargetKind::class_index) return {};
@@ -100,8 +100,9 @@ void warn_of_arrays(const TrainSpec& spec, bool reports) {
       spec.data.dataset.type));
 }
 
-/// Collects the problems of samples before `end` from all processes, each of which knows those of
-/// the samples that it read. Collective; returns the same map, by index, on every rank.
+/// Collects the problems of the samples with indices below `end` from all processes: each process
+/// knows only those of the samples that it read. Collective. Returns the same map, from index to
+/// problem, on every rank.
 std::map<std::int64_t, std::string> gather_problems(Communicator& communicator, const Job& job,
                                                     UnreadableSamples& unreadable,
                                                     std::int64_t end) {
@@ -188,7 +189,7 @@ int predict_in_world(const PredictOptions& options, ProcessGroup* processes) {
                          const SampleResults& samples,
                          const std::map<std::int64_t, std::string>& problems) {
     for (std::size_t i = 0; i < chunk.indices.size(); ++i) {
-      // `problems` may also have samples of other ranges.
+      // `problems` may also contain samples of other ranges.
       const auto problem = problems.find(chunk.indices[i]);
       const bool is_good = problem == problems.end();
       kept += lines.line(part, chunk.indices[i], samples, i, is_good ? nullptr : &problem->second);

@@ -16,10 +16,10 @@
 namespace dpt {
 namespace {
 
-/// Maximum number of labels in a table; with more labels, only the worst are shown.
+/// Maximum number of labels in a table. If there are more, only the kWorstLabels worst are shown.
 constexpr std::size_t kMaxLabelRows = 20, kWorstLabels = 10;
 
-/// Returns a number for a table with four decimals, or "-" for NaN.
+/// Returns the number with four decimals for a table, or "-" for NaN.
 std::string table_number(double value) {
   return std::isnan(value) ? "-" : fmt::format("{:.4f}", value);
 }

@@ -18,16 +18,16 @@ struct EvaluatedLabels {
   std::vector<std::string> names;  ///< one for each label
 };
 
-/// Scores the samples that count, at the thresholds of the config. Absent unless targets are
-/// multi-hot. REQUIRES: JobModel::gathers_outputs.
+/// Scores the samples that count (Loss::counts) at the thresholds of the config. Returns nothing
+/// unless targets are multi-hot. REQUIRES: JobModel::gathers_outputs.
 std::optional<EvaluatedLabels> evaluate_labels(const Job& job, const Split& split,
                                                const EvalResult& result);
 
 /// Adds all scores as fields (docs/guide/evaluation.md).
 void add_labels(Json& out, const EvaluatedLabels& labels, bool with_best_thresholds);
 
-/// Returns a readable table: all labels, or the worst if there are many. With the best thresholds,
-/// it ends with a line for a config.
+/// Returns a readable table: all labels, or only the worst if there are many. With the best
+/// thresholds, the text ends with a line that sets them in a config.
 std::string text_of_labels(const EvaluatedLabels& labels, bool with_best_thresholds);
 
 }  // namespace dpt

@@ -11,8 +11,8 @@ namespace dpt {
 /// Lists changes of a config: the first 20, and the number of others.
 std::string list_of_changes(const std::vector<std::string>& changes, const std::string& separator);
 
-/// Returns the overrides without data.normalize=auto if the checkpoint's run has it too, so that
-/// the numbers of that run are used.
+/// Returns the overrides. Leaves out data.normalize=auto if the config of the checkpoint's run has
+/// it too, so that the numbers of that run are used.
 std::vector<std::string> without_known_numbers(const CheckpointHeader& header,
                                                const std::string& path,
                                                std::vector<std::string> overrides);
@@ -25,9 +25,9 @@ std::vector<std::string> without_known_numbers(const CheckpointHeader& header,
 std::vector<std::string> changes_of_model(const CheckpointHeader& header, const std::string& path,
                                           const std::vector<std::string>& overrides);
 
-/// Throws ErrorKind::usage if there are `changes` and they are not `allowed`. `path` is the
-/// checkpoint, `command` the command that would use it ("eval"), and `way_out` a sentence about the
-/// option that allows them, or empty.
+/// Throws ErrorKind::usage if there are `changes`, unless they are `allowed`. `path` is the
+/// checkpoint, and `command` is the command that would use it ("eval"). `way_out` is a sentence
+/// about the option that allows the changes, or empty.
 void check_model_changes(const std::string& path, const std::vector<std::string>& changes,
                          const std::string& command, bool allowed, const std::string& way_out);
 

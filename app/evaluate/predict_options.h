@@ -10,7 +10,8 @@ namespace dpt {
 
 struct PredictOptions {
   std::string target, split, out, devices, use, format = "csv";
-  /// Images and folders; or a config, and overrides of its data section or of the run's.
+  /// Images and folders of images. For a data set: overrides of the data section and, optionally, a
+  /// config whose data section replaces the run's.
   std::vector<std::string> inputs;
   std::int64_t top = 1;
   ProcessOptions processes;

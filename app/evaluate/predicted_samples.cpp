@@ -55,8 +55,8 @@ std::vector<std::int64_t> all_of(const DataSource& source) {
   return indices;
 }
 
-/// Returns the indices of the training samples that are held out (`split` is "val"), or of the
-/// others.
+/// Returns indices of training samples: those that val_split holds out if `split` is "val",
+/// otherwise all others.
 std::vector<std::int64_t> split_of(const std::shared_ptr<const DataSource>& train,
                                    const std::string& split, const TrainSpec& spec) {
   const ValSplitSpec& held_out = spec.data.val_split;
@@ -96,8 +96,8 @@ void add_names_on_stdin(std::vector<std::string>& paths, bool is_alone) {
 
 namespace {
 
-/// Refuses a file of many samples, such as a CSV file, which only a config can select. The error
-/// names the key.
+/// Refuses a file that contains many samples, such as a CSV file: only a config can select it. The
+/// error names the key for it.
 void check_no_data_file(const std::string& word) {
   static constexpr std::array<std::pair<const char*, const char*>, 5> kKeys = {
       {{".csv", "data.test.file"},

@@ -22,8 +22,8 @@ struct PredictInputs {
   bool are_data() const { return images.empty(); }
 };
 
-/// Classifies the words of the command line; "-" means the paths on stdin, which only a single
-/// process reads. Throws ErrorKind::usage for words that exclude each other.
+/// Classifies the words of the command line. The word "-" stands for the paths on stdin. Throws
+/// ErrorKind::usage for words that exclude each other, and for "-" unless this process `is_alone`.
 PredictInputs sort_inputs(const PredictOptions& options, bool is_alone);
 
 /// Samples of one source, to be predicted in order.

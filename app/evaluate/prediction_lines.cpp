@@ -38,8 +38,8 @@ std::string PredictionLines::first() const {
   return text + "\n";
 }
 
-/// Returns the line of sample `index` of a part. Its results are at `position` in `samples`;
-/// `problem`, if not null, is the reason that it could not be read.
+/// Returns the line of sample `index` of a part. Its results are at `position` in `samples`.
+/// `problem`, if not null, is the reason why the sample could not be read.
 std::string PredictionLines::line(const PredictedPart& part, std::int64_t index,
                                   const SampleResults& samples, std::size_t position,
                                   const std::string* problem) const {

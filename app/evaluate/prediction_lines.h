@@ -14,7 +14,7 @@
 
 namespace dpt {
 
-/// Formatter of the line of each sample.
+/// Formats the line of each sample.
 class PredictionLines {
  public:
   /// `samples` is the source of the first part. `labels`: see LabelText.
@@ -24,8 +24,8 @@ class PredictionLines {
   /// Returns the first line, the header; empty for formats without one.
   std::string first() const;
 
-  /// Returns the line of the sample `index` of a part, at `position` of `samples`; `problem`: the
-  /// reason that it could not be read.
+  /// Returns the line of sample `index` of a part. Its results are at `position` in `samples`.
+  /// `problem`, if not null, is the reason why the sample could not be read.
   std::string line(const PredictedPart& part, std::int64_t index, const SampleResults& samples,
                    std::size_t position, const std::string* problem) const;
 

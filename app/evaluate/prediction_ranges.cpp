@@ -12,8 +12,8 @@ namespace {
 constexpr std::int64_t kChunk = 8192;
 constexpr std::int64_t kMaxRange = 1024;
 
-/// Returns true if the samples of micro-batches first..end - 1 of a chunk form the same
-/// micro-batches when they are evaluated separately.
+/// Returns true if micro-batches first..end - 1 of a chunk remain the same when their samples are
+/// evaluated separately.
 bool keeps_micro_batches(std::int64_t chunk, std::int64_t count, std::int64_t eval_batch,
                          std::int64_t first, std::int64_t end) {
   const std::int64_t begin = even_part(chunk, count, first).begin;

@@ -34,8 +34,8 @@ bool are_images(const DataSource& source) {
   return source.resizes() || (wrapper && are_images(wrapper->wrapped()));
 }
 
-/// Returns the names of the first columns, which identify a sample: its index, and the path of an
-/// image file.
+/// Returns the names of the first columns, which identify a sample by its index and, if it is an
+/// image file, its path.
 std::string first_names(const Split& split) {
   return are_images(*split.source) ? "index,path" : "index";
 }
@@ -158,7 +158,7 @@ std::vector<std::size_t> largest_outputs(std::span<const float> outputs, std::si
   const auto value = [&](std::size_t c) {
     return std::isnan(outputs[c]) ? -std::numeric_limits<float>::infinity() : outputs[c];
   };
-  // Put the prediction first. It follows from the logits, which may differ although the outputs are
+  // Put the prediction first. It is chosen by the logits, which may differ even if the outputs are
   // equal in fp32.
   const auto comes_before = [&](std::size_t a, std::size_t b) {
     if ((a == prediction) != (b == prediction)) return a == prediction;

@@ -22,7 +22,7 @@
 namespace dpt {
 namespace {
 
-/// Extracts a config, with the overrides of its data section, from the words of a command line.
+/// Removes a config and the overrides of its data section from `words`, and returns them.
 DataToPredict take_data(std::vector<std::string>& words) {
   DataToPredict data;
   data.needs_labels = true;
@@ -65,7 +65,7 @@ void remove_training(TrainSpec& spec) {
   spec.lr_schedule = schedule_kinds().with_defaults("constant");
 }
 
-/// Returns the parts that may have the samples of a split; the first that exists is used.
+/// Returns the parts that may have the samples of a split. The caller uses the first that exists.
 std::vector<DataPart> parts_of(const std::string& split, const TrainSpec& spec) {
   std::vector<DataPart> parts;
   if (split.empty() || split == "test") parts.push_back(DataPart::test);

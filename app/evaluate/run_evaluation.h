@@ -12,8 +12,8 @@
 
 namespace dpt {
 
-/// Config of a checkpoint for an evaluation, and the changes that `overrides` have made to the
-/// model (changes_of_model), which the caller must refuse or report.
+/// Config of a checkpoint for an evaluation. The caller must refuse or report the `changes` that
+/// the overrides make to the model (changes_of_model).
 struct EvaluationSpec {
   TrainSpec spec;
   std::vector<std::string> changes;
@@ -36,9 +36,9 @@ struct EvaluationJob {
 };
 
 /// Opens the data and creates the job of an evaluation. Opens only the files of the split if the
-/// checkpoint has the classes of the data and, unless `any_data`, the fingerprint of the split. A
-/// loss with balanced class_weights needs the training samples too. An empty `split` means the test
-/// split, or val if there is no test set. Collective over `processes`, if not null.
+/// checkpoint contains the classes of the data and, unless `any_data`, the fingerprint of the
+/// split. (A loss with balanced class_weights also needs the training samples.) An empty `split`
+/// means the test split, or val if there is no test set. Collective over `processes`, if not null.
 EvaluationJob load_evaluation(TrainSpec spec, const CheckpointHeader& header,
                               const std::string& split, bool any_data,
                               ProcessGroup* processes = nullptr);
@@ -47,11 +47,10 @@ EvaluationJob load_evaluation(TrainSpec spec, const CheckpointHeader& header,
 EvalResult evaluate_with_progress(const Job& job, const Split& split, const std::string& name,
                                   const std::vector<float>& params);
 
-/// Describes how the job's data differs from the run's, as far as that affects the results on the
-/// job's split, and the consequence. Returns an empty string if there is no such difference.
-/// Results on different data are not comparable, and a different number of training samples gives a
-/// different validation split, so that samples on which the weights were trained would count as
-/// unseen.
+/// Describes the differences between the job's data and the run's that affect the results on the
+/// job's split, and their consequence. Returns an empty string if there are none. Results on
+/// different data are not comparable. A different number of training samples also changes the
+/// validation split, so that samples on which the weights were trained would count as unseen.
 std::string difference_from_run(const std::string& path, const CheckpointHeader& header,
                                 const EvaluationJob& of);
 

@@ -63,8 +63,8 @@ std::string file_to_replace(const std::string& path) {
   return fs::canonical(path, error).string();
 }
 
-/// Returns the type of raw samples: bytes, except for arrays and tables. Their type is in the
-/// checkpoint or, for checkpoints from before 1.7, in the files.
+/// Returns the type of raw samples. It is bytes, except for arrays and tables, whose type is in the
+/// checkpoint or, for checkpoints from before 1.7, in the data files.
 DType raw_type_of(const TrainSpec& spec, const Plan& plan, const CheckpointHeader& header) {
   if (!dataset_kind(spec.data.dataset).any_type) return DType::u8;
   if (header.sample_type) return *header.sample_type;

@@ -8,7 +8,7 @@
 namespace dpt {
 namespace {
 
-/// Returns the evaluation transforms that predict applies to an image of any size.
+/// Returns the transforms that `dpt predict` applies to an image of any size.
 nlohmann::ordered_json transforms_of(const TrainSpec& spec) {
   const std::vector<Variant>& transforms = spec.data.transforms.eval;
   auto out = nlohmann::ordered_json::array();

@@ -78,7 +78,7 @@ void judge_one(Condition& condition, const Json& results, const Baseline& baseli
                            condition.relation, condition.limit, baseline.path, condition.baseline);
 }
 
-/// Returns the type of metric that a name such as macro_f1 contains; empty if there is none.
+/// Returns the longest metric type that a name contains ("f1" for "macro_f1"); empty if none.
 std::string metric_type_in(const std::string& name) {
   std::string found;
   for (const ObjectTable* type : metric_kinds().table().alternatives) {

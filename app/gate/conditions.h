@@ -20,11 +20,11 @@ struct Condition {
   std::string asked;    ///< bound as it was written, without spaces: "baseline-0.005"
   bool of_baseline = false;
   double factor = 1;  ///< factor on the baseline's value
-  double bound = 0;   ///< the bound itself, or the summand of factor * baseline
+  double bound = 0;   ///< the bound itself, or the number added to factor * baseline
 
   Outcome outcome = Outcome::unchecked;
   std::string found, baseline, limit;  ///< value, baseline's value and bound as text, if known
-  std::string message;  ///< the values that meet the condition, or why it is not met or unchecked
+  std::string message;  ///< values that meet the condition, or why it is not met or not checked
 
   /// Returns "test/accuracy".
   std::string name() const { return results + "/" + metric; }
@@ -48,8 +48,9 @@ void check_best_is_known(const Condition& condition, const RunResults& results,
                          const std::string& owner);
 
 /// Sets `value` to the number in `results` (RunResults::by_split) that the condition is about.
-/// Returns the reason if there is no finite number. `of`: the baseline that has the results, or
-/// null for this run. Throws ErrorKind::data if the baseline has a value of another type there.
+/// Returns the reason if there is no finite number, otherwise an empty string. `of` is the baseline
+/// that has the results, or null for this run. Throws ErrorKind::data if the baseline's value has
+/// another type.
 std::string find_value(const Condition& condition, const Json& results, const Baseline* of,
                        double& value);
 /// Sets the outcomes. REQUIRES: the baseline has all values on which bounds depend.

@@ -20,8 +20,9 @@ struct GateOptions {
 class Gate {
  public:
   /// `subject` is the argument of `command` ("train", "eval"). Only the gate of the first process
-  /// reads the baseline and, if it `writes`, writes files; a dry run does not. Throws for options
-  /// that do not fit together and for files that cannot be written, before anything is done.
+  /// reads the baseline. It writes files only if `writes` is true (false in a dry run). Throws,
+  /// before anything is done, for options that do not fit together and for files that cannot be
+  /// written.
   Gate(const GateOptions& options, const std::string& command, const std::string& subject,
        bool is_first, bool writes);
 
@@ -37,7 +38,7 @@ class Gate {
   /// Writes the verdict; then throws ErrorKind::requirement unless all conditions are met.
   /// `results` are those of `owner`, a run folder or checkpoint.
   void judge(const RunResults& results, const std::string& owner);
-  /// Writes a verdict in which nothing was checked, with the reason.
+  /// Writes a verdict that no condition was checked, and the `reason`.
   void leave_unchecked(const std::string& reason);
 
  private:
@@ -45,8 +46,8 @@ class Gate {
   void read_baseline();
   /// Writes the verdict and reports the conditions that are met. Throws unless all are met.
   void finish();
-  /// Writes the files. If there is an `error` or a condition is not met, only warns if they cannot
-  /// be written.
+  /// Writes the files. Throws if they cannot be written. If there is already a reason to fail, an
+  /// `error` or a condition that is not met, only warns.
   void write(const std::string& error = {});
 
   GateOptions options_;  ///< empty unless this is the first process

@@ -13,7 +13,7 @@ struct GateResult {
   std::string command;   ///< "train" or "eval"
   std::string subject;   ///< config, run or checkpoint in the command
   std::string baseline;  ///< Baseline::path
-  std::string error;     ///< reason if the command failed before anything was checked, or empty
+  std::string error;     ///< reason why the command failed before anything was checked, or empty
   std::vector<std::string> warnings;  ///< warnings shown with the verdict
   std::vector<Condition> conditions;
 };
@@ -21,8 +21,8 @@ struct GateResult {
 /// Returns a heading with the verdict, and a table with a row for each condition.
 std::string verdict_markdown(const GateResult& result);
 
-/// Returns JUnit XML with a test case for each condition: with a `failure` if it is not met,
-/// `skipped` if it was not checked, and `error` if the command failed before that.
+/// Returns JUnit XML with a test case for each condition. The case has a `failure` if the condition
+/// is not met, `skipped` if it was not checked, and `error` if the command failed before that.
 std::string verdict_junit(const GateResult& result);
 
 }  // namespace dpt
