@@ -189,8 +189,8 @@ Job load_job(TrainSpec spec, ProcessGroup* processes, UsedFiles used) {
   return job_of(std::move(spec), std::move(plan), std::move(sets), processes, used);
 }
 
-/// Throws if no job can be made of these parts. To be called before data.normalize is measured,
-/// which reads every image.
+/// Throws if no job can be made of these parts. Call this before data.normalize is measured,
+/// because that reads every image.
 void check_before_measuring(TrainSpec spec, const Plan& plan, const DataSets& sets) {
   skip_normalization(spec);
   adopt_targets(spec, *sets.train);
@@ -288,7 +288,7 @@ std::int64_t parse_duration(const std::string& text) {
          "minutes:seconds (1:30), hours:minutes:seconds (3:50:00), or a number of seconds",
          text);
   };
-  // Limit of a duration: deadlines must not overflow, and longer ones are mistakes.
+  // Limit the length: deadlines must not overflow, and a longer duration is a mistake.
   constexpr std::int64_t kYear = 365 * 86400;
   const auto check_length = [&](std::int64_t count, std::int64_t seconds) {
     if (count > kYear / seconds) {

@@ -37,13 +37,14 @@ std::vector<std::string> problems_of_samples(const DataSource* source);
 /// problems, or prints them as warnings if a run with `policy` leaves such samples out.
 void try_samples(std::initializer_list<const DataSource*> sources, OnBadSample policy);
 
-/// Describes how the data differs from a run's, whose fingerprint is `expected` (empty if unknown).
-/// Returns an empty string if it does not differ. `name`: "training" or "test".
+/// Describes how the data differs from that of a run. Returns an empty string if it does not
+/// differ. `expected` is the fingerprint of the run's data, or empty if unknown. `name`: "training"
+/// or "test".
 std::string difference_of_data(const char* name, const std::string& expected,
                                const DataSource& source);
 
-/// Describes how the validation samples differ from a run's, whose fingerprint is `expected` (empty
-/// if unknown). Returns an empty string if they do not differ.
+/// Describes how the validation samples differ from those of a run. Returns an empty string if they
+/// do not differ. `expected` is the fingerprint of the run's samples, or empty if unknown.
 std::string difference_of_validation(const std::string& expected, const Splits& splits);
 
 /// Throws ErrorKind::usage for a model with one output if the kind of data set has class labels
@@ -54,15 +55,15 @@ void check_outputs(const TrainSpec& spec, std::int64_t outputs);
 /// the test files, or the training files if there are no test files.
 enum class UsedFiles : std::uint8_t { all, train, val, test, default_split, none };
 
-/// Opens the data and makes the Job; starts no device. Collective over `processes`, if not null;
-/// they connect to each other before the data is opened.
+/// Opens the data and makes the Job. Starts no device. Collective over `processes`, if not null.
+/// The processes connect to each other before the data is opened.
 Job load_job(TrainSpec spec, ProcessGroup* processes = nullptr, UsedFiles used = UsedFiles::all);
 
 /// Makes the Job of a spec, its plan and its open data: the second half of load_job.
 Job job_of(TrainSpec spec, Plan plan, DataSets sets, ProcessGroup* processes = nullptr,
            UsedFiles used = UsedFiles::all);
 
-/// Treatment of a missing cache: make it, or read the files and report that.
+/// Treatment of a missing cache: make it, or report that it is missing and read the files instead.
 enum class MissingCache : std::uint8_t { make, leave };
 
 /// Returns `sets`, reading from data.cache if the config sets it. Throws ErrorKind::usage for data

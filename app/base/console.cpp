@@ -20,7 +20,7 @@ void prepare_standard_streams() {
   // Turn a closed pipe and a file size limit into errors of write(2), which are handled.
   signal(SIGPIPE, SIG_IGN);
   signal(SIGXFSZ, SIG_IGN);
-  // Check in ascending order, because open() returns the lowest free number.
+  // Check in ascending order, because open() returns the lowest free descriptor.
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (fcntl(stream, F_GETFD) >= 0 || errno != EBADF) continue;
     // Writes to the null device fail if it is opened for reading.

@@ -6,10 +6,10 @@
 
 namespace dpt {
 
-/// Prepares the streams; to be called at the start of the process, before anything is opened. A
-/// write into a closed pipe becomes an error instead of ending the process (SIGPIPE). A closed
-/// standard stream gets a descriptor, so that no other file takes its number. Writes to a closed
-/// stdout then fail, and writes to a closed stderr are discarded.
+/// Prepares the streams. Call this at the start of the process, before anything is opened. A write
+/// into a closed pipe then fails with an error instead of ending the process (SIGPIPE). A closed
+/// standard stream is opened on /dev/null, so that no other file gets its descriptor. Writes to a
+/// closed stdout fail, and writes to a closed stderr are discarded.
 void prepare_standard_streams();
 
 /// Writes "dpt: TEXT" to stderr, unless nobody reads it (kernels/base/message_writer.h). Never

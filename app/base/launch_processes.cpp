@@ -69,8 +69,8 @@ int code_of(int status) {
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-/// Returns true if the other ranks cannot continue after a rank that ended with `status`. After a
-/// requested stop they can, and may take as long as they need.
+/// Returns true if the other ranks cannot continue after a rank has ended with `status`. After a
+/// requested stop they can continue, and may take as long as they need.
 bool is_failure(int status) {
   if (WIFSIGNALED(status)) return true;
   return code_of(status) != 0 && stop_of_exit_code(code_of(status)) == StopReason::none;
@@ -218,8 +218,9 @@ class Launcher {
     send(number);
   }
 
-  /// Records which ranks have ended, were suspended or continue. If several have ended, notes those
-  /// that a signal ended first, and those that ended because of another rank last.
+  /// Records which ranks have ended, and which were suspended or continued. If several have ended,
+  /// notes the ranks that a signal ended first, and the ranks that ended because of another one
+  /// last.
   void reap() {
     std::multimap<int, std::pair<int, int>> ended;  // rank and status
     for (const int rank : running()) {

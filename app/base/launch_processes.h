@@ -24,10 +24,10 @@ struct LaunchPatience {
 /// ErrorKind::usage for invalid options, and for --nproc below another launcher.
 bool must_launch(const ProcessOptions& options);
 
-/// Starts `count` processes of `program` with the words of `command`, the first of which is its
-/// name, and waits for all of them. Sets environment variables from which each learns its World.
-/// Rank 0 uses the streams of this process. The output of the others, including stdout, appears on
-/// stderr, each line after "[rank N] ".
+/// Starts `count` processes of `program` and waits for all of them. `command` is their command
+/// line, beginning with the name of the program. Sets environment variables from which each process
+/// learns its World. Rank 0 uses the streams of this process. The output of the others, including
+/// stdout, appears on stderr, each line after "[rank N] ".
 ///
 /// Passes kStopSignals on to all processes, except signals that a terminal has already sent to them
 /// or that are ignored. If this process is killed, the others get SIGTERM, or another stop signal
@@ -38,7 +38,7 @@ bool must_launch(const ProcessOptions& options);
 /// means that another process failed, returns the code of the first process that states a cause.
 /// The code of a process that a signal ended is 128 + the signal's number. Throws ErrorKind::device
 /// if the limits of the system allow no more processes, and ErrorKind::unexpected if a process
-/// cannot be started for another reason; the processes before it are then killed.
+/// cannot be started for another reason. If it throws, it kills the processes that it has started.
 int launch_processes(int count, const std::string& program, const std::vector<std::string>& command,
                      const LaunchPatience& patience = {});
 /// Starts `count` processes of the running program in the same way, with unblocks_signals set.

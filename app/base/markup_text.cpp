@@ -12,8 +12,8 @@ namespace {
 
 constexpr const char* kReplacement = "\xEF\xBF\xBD";  ///< U+FFFD
 
-/// Escapes the characters that HTML and XML both escape. `rest` writes control characters and
-/// apostrophes.
+/// Escapes the characters that HTML and XML escape in the same way. `rest` escapes the others:
+/// control characters and apostrophes.
 std::string markup_text(const std::string& text, std::string (*rest)(char)) {
   constexpr std::string_view kLetters = "&<>\"";
   constexpr std::array kEntities = {"&amp;", "&lt;", "&gt;", "&quot;"};

@@ -10,10 +10,10 @@
 
 namespace dpt {
 
-/// Measures the channels of the training samples, without those that val_split holds out, in
-/// `workers` threads. Returns nothing if a stop was requested; throws StopRequested if the command
-/// is still starting. Throws ErrorKind::data if samples cannot be used; with data.on_bad_sample:
-/// skip, leaves out unreadable samples with a warning.
+/// Measures the channels of the training samples in `workers` threads. Leaves out the samples that
+/// val_split holds out. If a stop was requested, returns nothing, or throws StopRequested if the
+/// command is still starting. Throws ErrorKind::data if samples cannot be used. With
+/// data.on_bad_sample: skip, leaves out unreadable samples with a warning.
 std::optional<ChannelStatistics> training_statistics(const TrainSpec& spec, const DataSets& sets,
                                                      int workers);
 

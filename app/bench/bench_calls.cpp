@@ -1,6 +1,6 @@
 // dpt bench CONFIG --calls: times each call of a training step separately, on one device with
-// random data. If the device can capture calls, a graph holds many runs of a call and is replayed
-// many times before one wait, so that the times exclude the host.
+// random data. If the device can capture calls, a graph contains many runs of a call, and is
+// replayed many times before a single wait. The times then exclude the host.
 #include "app/bench/bench_calls.h"
 
 #include <algorithm>
@@ -84,7 +84,7 @@ class StepBench {
     return calls;
   }
 
-  /// Returns the seconds of one call of `run`, the minimum over `rounds`.
+  /// Returns the duration of one call of `run` in seconds: the minimum over `rounds`.
   double seconds(const std::function<void()>& run, std::int64_t rounds) {
     constexpr int kRuns = 20;
     constexpr double kMinSeconds = 0.01;

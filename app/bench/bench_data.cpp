@@ -65,8 +65,8 @@ class BatchReader {
   std::int64_t epoch_ = 0, left_ = 0;
 };
 
-/// Reads the config with data.cache_mib=0, unless an override sets it: a cache of decoded samples
-/// would leave nothing to measure from the second epoch on.
+/// Reads the config, and sets data.cache_mib=0 unless an override sets it: a cache of decoded
+/// samples would leave nothing to measure from the second epoch on.
 TrainSpec load_without_memory_cache(const BenchOptions& options) {
   std::vector<std::string> overrides = with_devices(options.overrides, options.devices);
   TrainSpec spec = load_spec(catalog(), options.config, overrides);

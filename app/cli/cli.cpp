@@ -78,7 +78,7 @@ int run_guarded(const std::function<int()>& work) {
   }
 }
 
-/// Throws if the word at position `at`, unless it is an option, is not a command of `app`.
+/// Throws if the word at position `at` is neither an option nor a command of `app`.
 void check_command(const CLI::App& app, int argc, const char* const* argv, int at) {
   const std::vector<const CLI::App*> commands = app.get_subcommands({});
   if (commands.empty() || at >= argc || argv[at][0] == '-') return;
@@ -95,8 +95,8 @@ void check_command(const CLI::App& app, int argc, const char* const* argv, int a
        fmt::join(names, ", "));
 }
 
-/// Returns a message for an option that ends with "=", whose value CLI11 would take from the next
-/// word; empty if there is none.
+/// Returns a message for an option that ends with "=": CLI11 would take its value from the next
+/// word. Returns an empty string if there is no such option.
 std::string problem_of_values(int argc, const char* const* argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string_view word = argv[i];
@@ -137,7 +137,7 @@ std::string problem_of_missing(const CLI::App& command, const std::string& calle
   return {};
 }
 
-/// Returns the equivalent in dpt train of an option of other trainers; empty if unknown.
+/// Returns the equivalent in dpt train of another trainer's option; empty if unknown.
 std::string_view form_here(std::string_view option) {
   struct Foreign {
     std::string_view option, here;
@@ -166,8 +166,8 @@ std::string_view form_here(std::string_view option) {
   return {};
 }
 
-/// Returns the usage error. A word that the chosen command does not know takes precedence over
-/// CLI11's message (`why`), which may be a consequence.
+/// Returns the message of a usage error. If the chosen command does not know a word, reports that
+/// word instead of CLI11's message (`why`), which may be a consequence.
 std::string usage_problem(const CLI::App& app, const std::string& why) {
   const CLI::App* command = &app;
   std::string called = app.get_name();

@@ -24,8 +24,8 @@ note_inherited() {
     if (::syscall(SYS_rt_sigaction, kSignals[i], nullptr, action, 8) != 0) continue;
     g_is_ignored[i] = action[0] == reinterpret_cast<unsigned long>(SIG_IGN);
   }
-  // A blocked signal stays pending, even for process 1 of a PID namespace, for which the kernel
-  // drops unblocked signals without a handler.
+  // Block the signals, so that they stay pending. In process 1 of a PID namespace, the kernel drops
+  // signals that are neither blocked nor handled.
   ::syscall(SYS_rt_sigprocmask, SIG_BLOCK, &mask, nullptr, 8);
 }
 

@@ -92,7 +92,7 @@ TargetKind assumed_targets(const Variant& dataset) {
   return is_hot ? TargetKind::multi_hot : TargetKind::class_index;
 }
 
-/// Returns the number of outputs that the last layer's options state, or 0 if unknown. Serves a
+/// Returns the number of outputs that the last layer's options state, or 0 if unknown. Used for a
 /// network with invalid shapes, which has no plan.
 std::int64_t written_outputs(const ModelSpec& model) {
   for (auto layer = model.layers.rbegin(); layer != model.layers.rend(); ++layer) {
@@ -322,8 +322,8 @@ class ConfigCheck {
     found_data_ = "; " + counts;
   }
 
-  /// Prints warnings. The number of steps per epoch is unknown here, and replicas are known only if
-  /// the config lists their devices.
+  /// Prints warnings. The number of steps per epoch is unknown here. The number of replicas is
+  /// known only if the config lists their devices.
   void warn() {
     if (!has_schedule() || !are_good({"data.transforms", "data.normalize"}) ||
         !spec_.data.dataset.table)

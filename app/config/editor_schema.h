@@ -1,4 +1,4 @@
-// The comment at the top of a config from which editors find the schema to complete and check it.
+// The comment at the top of a config that tells editors which schema to complete and check it with.
 #pragma once
 
 #include <string>

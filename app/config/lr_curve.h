@@ -15,8 +15,8 @@ struct LrCurve {
   std::int64_t epochs = 1, steps_per_epoch = 1, warmup_steps = 0;
 
   std::int64_t steps() const { return epochs * steps_per_epoch; }
-  /// Returns the lowest and the highest rate of the steps in [begin, end); if there are many, of
-  /// evenly spaced ones. REQUIRES: begin < end.
+  /// Returns the lowest and the highest rate of the steps in [begin, end). If there are many, looks
+  /// only at evenly spaced ones. REQUIRES: begin < end.
   std::pair<double, double> range(std::int64_t begin, std::int64_t end) const;
 };
 

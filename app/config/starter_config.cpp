@@ -79,8 +79,8 @@ struct Draft {
   DataSets sets;
 };
 
-/// Opens a draft. If files are refused that a run can leave out, changes the draft to leave them
-/// out.
+/// Opens a draft. If files are refused that a run could leave out, opens it again with an option to
+/// leave them out, and adds the option to `data`.
 Draft open_draft(StarterData& data, const std::vector<std::int64_t>& input) {
   static const std::string kSkip = "on_bad_sample: skip";
   const auto open = [&] {
@@ -413,7 +413,7 @@ std::string text_of(const Starter& starter, const std::string& path, const DataS
   return text + "devices: auto\n";
 }
 
-/// Refuses a network that cannot take the input; `text` is the config with it.
+/// Refuses a network that cannot take the input. `text` is the config with this network.
 void check_text(const std::string& text, const std::string& zoo) {
   try {
     make_plan(load_spec_text(catalog(), text, kFile));

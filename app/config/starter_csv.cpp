@@ -223,8 +223,8 @@ std::size_t target_column(const std::string& file, const std::vector<Column>& co
        }()));
 }
 
-/// Returns true if the file of another part has all columns that the config names. Files to be
-/// predicted have no labels.
+/// Returns true if the file of another part has all columns that the config names. A file of
+/// samples to be predicted lacks the labels.
 bool has_columns(const std::string& file, char delimiter, const std::vector<std::string>& names) {
   const CsvReader reader(file, delimiter);
   return std::all_of(names.begin(), names.end(), [&](const std::string& name) {
@@ -246,8 +246,9 @@ struct Choice {
   std::vector<std::string> features, left_out;
 };
 
-/// For a table of images, returns all columns except images and counters if there are at least two
-/// and each has only 0 and 1, that is, states whether a label applies. Otherwise returns none.
+/// Returns the columns of a table of images that each state whether a label applies: all columns
+/// except images and counters, if there are at least two and they contain only 0 and 1. Otherwise,
+/// returns none.
 std::vector<std::string> hot_columns(const std::vector<Column>& columns) {
   std::vector<std::string> names;
   bool has_images = false;

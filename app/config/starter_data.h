@@ -7,7 +7,7 @@
 
 namespace dpt {
 
-/// Kinds of targets that loss and metrics depend on.
+/// Kinds of targets, on which the choice of the loss and the metrics depends.
 enum class StarterTargets : std::uint8_t { labels, soft_labels, multi_hot, values };
 
 /// Description of a data set for a config.

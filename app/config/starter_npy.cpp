@@ -1,4 +1,4 @@
-// Finds the arrays of targets, and the arrays of other parts, for a NumPy array.
+// Finds the arrays that belong to an array of samples: its targets, and the arrays of other parts.
 #include <algorithm>
 #include <array>
 #include <cctype>

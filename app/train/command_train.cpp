@@ -116,7 +116,7 @@ void print_plan(const Job& job) {
 /// when the run starts.
 std::string memory_misfit(const Job& job) {
   std::uint64_t replicas = 0;
-  // In fast mode, micro-batches shrink if memory is short; in exact mode, they may not.
+  // In fast mode, micro-batches shrink if memory is short; in exact mode, they must not.
   std::int64_t limit = 1;
   for (std::int64_t rank = job.placement.own_ranks.begin; rank < job.placement.own_ranks.end;
        ++rank) {
@@ -157,7 +157,7 @@ bool has_its_best(const Job& job, const RunFolder& folder, const RunState& state
                          why_not_best(folder.best_place(), state).empty());
 }
 
-/// Returns the results of a run that is complete and has written all of them; otherwise null.
+/// Returns the results of the run if it is complete and has written all of them; otherwise null.
 Json results_of_complete(const Job& job, const RunFolder& folder, const TrainStart& start) {
   const RunState& state = start.point.state;
   if (!has_its_best(job, folder, state)) return {};
@@ -203,7 +203,7 @@ std::string complete_line(const Job& job, const RunFolder& folder, const RunStat
             : "Raise train.epochs to continue training");
 }
 
-/// Updates the run folder in the results and in summary.json if the run was moved.
+/// Updates the path of the run folder in the results and in summary.json if the run was moved.
 void note_new_place(const RunFolder& folder, Json& results, Progress& progress) {
   const bool has_place = results.contains("folder") && results["folder"].is_string();
   if (has_place && is_same_entry(results["folder"].get<std::string>(), folder.place())) return;
@@ -300,7 +300,7 @@ void tell_others(const Job& job, const std::string& decision, const std::string&
   }
 }
 
-/// Also writes the messages to `file`, unless it exists and is not a dpt log.
+/// Makes `progress` write to `file` too, unless the file exists and is not a dpt log.
 void write_rank_log(const std::string& file, Progress& progress) {
   std::error_code ignored;
   const bool has_text = std::filesystem::file_size(file, ignored) > 0 && !ignored;

@@ -21,7 +21,7 @@ struct MisfitContext {
   std::size_t replicas = 1;
   std::optional<std::size_t> replicas_before;   ///< in the resumed checkpoint; unset for a new run
   std::optional<std::int64_t> steps_per_epoch;  ///< set if the data is known
-  bool has_segments = false;  ///< epochs were added: the run has already reported its schedule
+  bool has_segments = false;  ///< true if epochs were added: the schedule was reported before
 };
 
 /// Returns one sentence for each misfit; empty for most configs.

@@ -9,8 +9,8 @@
 namespace dpt {
 namespace {
 
-/// Returns the place of a new run's files after its predecessor was restored: "; its best weights
-/// ... are in r/checkpoints/abandoned-1"; empty if none are kept.
+/// Returns the place of the new run's files after the previous run was restored: "; its best
+/// weights ... are in r/checkpoints/abandoned-1". Returns an empty string if none are kept.
 std::string kept_text(const RunFolder& folder) {
   if (folder.kept_of_new().empty()) return {};
   return fmt::format("; its best weights, metrics.jsonl and train.log are in {}",

@@ -9,8 +9,9 @@
 
 namespace dpt {
 
-/// Returns the message for a folder that, when it was opened, restored the run which a killed
-/// --overwrite was replacing. Includes the place of the data that the new run had saved.
+/// Returns the message that a run was restored when its folder was opened, because the --overwrite
+/// that was replacing it had been killed. Includes the place of the data that the new run had
+/// saved.
 std::string restored_text(const RunFolder& folder);
 
 /// Returns how to undo the replacement, for a user who replaced the wrong run and stopped the new

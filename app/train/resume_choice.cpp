@@ -104,8 +104,8 @@ std::string named_path(const std::string& name, const std::string& folder) {
   return name;
 }
 
-/// Returns the folder to search for the newest checkpoint. `folder` is a run folder, or has the
-/// checkpoints itself.
+/// Returns the folder to search for the newest checkpoint. `folder` is a run folder, or contains
+/// the checkpoints itself.
 std::string place_of_checkpoints(const std::string& folder) {
   return list_checkpoints(folder).empty() ? folder + "/checkpoints" : folder;
 }

@@ -17,10 +17,10 @@ struct ResumeChoice {
   bool is_named = false;  ///< named by --resume, not just the newest of the run folder
 };
 
-/// Finds the checkpoint for the run in `folder`; nothing for a fresh start. Warns through
-/// `progress` of each damaged file that is skipped. Throws ErrorKind::usage for an unknown name,
-/// listing those that exist, and ErrorKind::data for damaged files, naming an intact one and the
-/// command that resumes it.
+/// Returns the checkpoint from which the run in `folder` continues, or nothing for a fresh start.
+/// Warns through `progress` of each damaged file that is skipped. Throws ErrorKind::usage for an
+/// unknown name; the message lists the known ones. Throws ErrorKind::data for damaged files; the
+/// message names an intact one and the command that resumes it.
 std::optional<ResumeChoice> choose_checkpoint(const TrainOptions& options,
                                               const std::string& folder, const Plan& plan,
                                               Progress& progress);

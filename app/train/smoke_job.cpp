@@ -64,8 +64,9 @@ bool take_to_input(const TransformsSpec& transforms, Size2 image, SampleShape in
   return fits(transforms.train) && fits(transforms.eval);
 }
 
-/// Returns the shape of samples that all have one size: the data set's, if known; otherwise twice
-/// the model's input, if the transforms turn that into the input; otherwise the input.
+/// Returns the shape of samples that all have one size. It is the data set's shape, if known.
+/// Otherwise, it is twice the model's input if the transforms turn that into the input, and the
+/// input if they do not.
 SampleShape raw_shape(const TrainSpec& spec, SampleShape input) {
   if (const auto facts = data_facts(spec.data.dataset.type)) {
     return {facts->input[1], facts->input[2], facts->input[0]};
@@ -104,8 +105,8 @@ SmokeSamples samples_for(const TrainSpec& spec, const Plan& plan) {
   return samples;
 }
 
-/// Replaces balanced class weights by ones: balancing needs samples of every class, and there may
-/// be more classes than synthetic samples.
+/// Replaces balanced class weights by weights of 1: balancing needs samples of every class, and
+/// there may be more classes than synthetic samples.
 std::vector<std::string> without_balance(const std::string& config,
                                          std::vector<std::string> overrides,
                                          std::vector<std::string>& notes) {

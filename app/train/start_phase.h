@@ -20,8 +20,8 @@ class StartPhase {
   StartPhase(const StartPhase&) = delete;
 
   /// Runs `body`, which is the start and the training, and returns its result. If a stop comes
-  /// before the first step, prints a message and returns the stop's exit code. `body` checks for a
-  /// stop that came before the start as soon as it can tell the other processes.
+  /// before the first step, prints a message and returns the stop's exit code. As soon as `body`
+  /// can tell the other processes, it checks for a stop that came before the start.
   int guard(const std::function<int()>& body);
   /// Lets the phase report a stop to the other processes while this object exists.
   class InWorld {

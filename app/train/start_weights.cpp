@@ -16,7 +16,8 @@
 namespace dpt {
 namespace {
 
-/// Returns the name of the dictionary used from a PyTorch file, and the names of the others.
+/// Returns the name of the dictionary that was read from a PyTorch file, and the names of the
+/// others.
 std::string key_text(const WeightsReport& report) {
   constexpr std::size_t kMax = 3;
   if (report.key.empty()) return {};
@@ -34,7 +35,7 @@ std::string name_of(const WeightsSource& source) {
   return fmt::format("{} (SHA-256 {})", source.url, source.sha256);
 }
 
-/// Returns a note on which of the file's weights are used, if it has averages.
+/// Returns a note on which weights of the file are used; empty if it has no averages.
 std::string use_text(const WeightsReport& report) {
   if (!report.use) return {};
   switch (*report.use) {

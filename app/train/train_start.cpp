@@ -64,8 +64,9 @@ void check_same_config(const std::string& checkpoint, const CheckpointHeader& he
 }
 
 /// Throws if the data is not the run's, unless this is allowed and the new samples can replace the
-/// run's: their number must be equal, because it determines the order of an epoch, and so must the
-/// classes, because labels are indices of classes. Returns the difference that was allowed.
+/// run's. This requires the same number of samples, because it determines the order of an epoch,
+/// and the same classes, because labels are indices of classes. Returns the difference that was
+/// allowed.
 std::string check_same_data(const std::string& checkpoint, const CheckpointHeader& header,
                             const Job& job, bool is_allowed) {
   const std::string classes =
@@ -131,7 +132,7 @@ void check_can_be_saved(const Job& job) {
   }
 }
 
-/// Sets the name of the monitor, which checkpoints before version 1.2 lack, from the config.
+/// Sets the name of the monitor from the config. Checkpoints before version 1.2 lack it.
 void name_monitors(const std::string& path, StartingPoint& start) {
   RunState& state = start.state;
   if (!state.best || !state.best_monitor.empty()) return;
@@ -171,9 +172,9 @@ NormalizeSpec numbers_in(const std::string& file) {
   return load_stored_spec(catalog(), config, file).data.normalize;
 }
 
-/// Returns the resumed run's numbers for data.normalize: auto, as an override; nothing if `spec`
-/// does not request them or the run has no checkpoint. All checkpoints of a run have the same
-/// numbers.
+/// Returns the resumed run's numbers for data.normalize: auto, as an override. Returns nothing if
+/// `spec` does not request them or the run has no checkpoint. All checkpoints of a run have the
+/// same numbers.
 std::vector<std::string> numbers_of_resumed_run(const TrainOptions& options, const TrainSpec& spec,
                                                 const std::string& run) {
   if (!spec.data.normalize.is_pending()) return {};
@@ -198,8 +199,8 @@ std::vector<std::string> numbers_of_resumed_run(const TrainOptions& options, con
   return {};
 }
 
-/// Returns the resumed run's values of fields that `spec` leaves to it, as overrides; nothing for a
-/// new run.
+/// Returns, as overrides, the resumed run's values of fields that `spec` leaves to the run. Returns
+/// nothing for a new run.
 std::vector<std::string> values_of_resumed_run(const TrainOptions& options, const TrainSpec& spec) {
   const std::string folder = resumed_run(options, spec);
   std::vector<std::string> values = numbers_of_resumed_run(options, spec, folder);

@@ -63,9 +63,9 @@ struct TrainStart {
   StartingPoint point;
 };
 
-/// Finds, reads and checks the checkpoint to resume, or the weights to start from; changes nothing
-/// in the run folder, which need not exist. Throws ErrorKind::data or ErrorKind::usage if they are
-/// missing, damaged or do not fit.
+/// Finds, reads and checks the checkpoint to resume, or the weights to start from. Changes nothing
+/// in the run folder, which need not exist. Throws ErrorKind::data or ErrorKind::usage if the file
+/// is missing, is damaged or does not fit.
 TrainStart load_start(const TrainOptions& options, const Job& job, const std::string& folder,
                       Progress& progress);
 

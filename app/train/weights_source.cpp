@@ -21,7 +21,8 @@ namespace {
 
 constexpr CheckpointUse kToStartFrom = {"train CONFIG --weights", "start from", "taken"};
 
-/// Returns the seconds without a byte after which a download fails: HF_HUB_DOWNLOAD_TIMEOUT, or 60.
+/// Returns the number of seconds without data after which a download fails:
+/// HF_HUB_DOWNLOAD_TIMEOUT, or 60.
 int stall_seconds() {
   constexpr int kUsual = 60, kMax = 86400;
   const char* value = std::getenv("HF_HUB_DOWNLOAD_TIMEOUT");
