@@ -49,7 +49,7 @@ std::string quoted_class(std::string_view name) {
   return fmt::format("'{}{}'", name.substr(0, kMax), name.size() > kMax ? "..." : "");
 }
 
-/// Returns a note about classes that have no samples in `source`; empty if all have.
+/// Returns a note about classes that have no samples in `source`; empty if there are none.
 std::string gap_of(const DataSource& source, const char* split) {
   const std::vector<std::string>& classes = source.classes();
   std::vector<bool> has(classes.size());
@@ -235,7 +235,8 @@ void check_class_tables(DataSets& sets, const std::vector<std::string>& known) {
   if (!first) return;
   const std::vector<std::string>& classes = first->classes();
   const auto are_equal = [&](const std::vector<std::string>& others) {
-    // Numbered classes may differ in count: without a model, it follows from the largest label.
+    // The number of numbered classes may differ: without a model, it follows from the largest
+    // label.
     return others == classes || (are_numbers(others) && are_numbers(classes));
   };
   for (const auto& [source, part] :

@@ -106,7 +106,7 @@ class CsvImageSource final : public ImageSource {
 };
 
 /// Throws an error that lists missing images, with their lines in the table. `can_skip` is true if
-/// data.on_bad_sample: skip, which needs samples with class labels, can leave them out.
+/// data.on_bad_sample: skip can leave them out, which requires samples with class labels.
 [[noreturn]] void refuse_missing(const std::string& path,
                                  const std::map<std::size_t, std::string>& missing, bool can_skip) {
   constexpr std::size_t kMaxListed = 10;
@@ -230,7 +230,7 @@ std::shared_ptr<const DataSource> open_csv_unlabelled(const Variant& variant, Da
     check_image_channels("csv: " + path, requirements);
     if (!options.root.empty()) check_root("csv", options.root, "the images", "");
   }
-  // Use the run's order of the columns, which this file may not have.
+  // Use the run's order of the columns: this file may have another.
   const bool of_run = !requirements.features.empty();
   const std::vector<std::string>& features = of_run ? requirements.features : options.features;
   if (!images && features.empty()) {

@@ -21,7 +21,7 @@ struct DeclaredSamples {
   std::optional<DType> type;          ///< unset = known only from the files
   /// True if the data set has its own validation set; unset = known only from the files.
   std::optional<bool> validation = false;
-  /// Separator of the labels of a sample in one column; 0 if a column has one label.
+  /// Character between the labels of a sample in one column; 0 if a column has one label.
   char label_separator = 0;
 };
 
@@ -36,7 +36,7 @@ struct ModelOutputs {
 struct DatasetKind {
   const ObjectTable* table;
   DataSets (*open)(const Variant& options, const DataRequirements& requirements);
-  /// Opens the samples of one part, to be predicted; returns null if there is no such part. Labels,
+  /// Opens the samples of one part for prediction. Returns null if there is no such part. Labels,
   /// targets, weights and the other parts are not read and need not exist: no caller asks the
   /// source for them. Problems of single samples may be added to `unreadable`.
   std::shared_ptr<const DataSource> (*open_unlabelled)(const Variant& options, DataPart part,
@@ -46,7 +46,7 @@ struct DatasetKind {
   bool lists_only = false;
   std::optional<DataFacts> facts = {};  ///< set if they are the same for all data of the kind
   bool any_targets = false;             ///< may have targets other than class labels
-  bool any_type = false;                ///< samples may be f32; known only after opening
+  bool any_type = false;                ///< true if samples may be f32; known after opening
   /// Returns the declared properties. Null: 8-bit pixels, all of one size, with class labels.
   DeclaredSamples (*declares)(const Variant& options) = nullptr;
   /// Returns the number of outputs that the training samples need, one per class or target; unset
@@ -67,7 +67,7 @@ std::optional<std::int64_t> data_outputs(const Variant& options);
 /// Opens the data set of a config. Throws ErrorKind::data if its parts have different classes, or
 /// classes other than requirements.known_classes.
 DataSets open_dataset(const Variant& options, const DataRequirements& requirements);
-/// Opens one part of a config's data set to be predicted; returns null if there is no such part.
+/// Opens one part of a config's data set for prediction. Returns null if there is no such part.
 /// Each sample has the label 0 and targets of 0 for a model with `outputs`, whether or not the data
 /// has labels. A sample that cannot be read is added to `unreadable`, and its values are 0. Throws
 /// ErrorKind::data for samples that do not meet `requirements`.

@@ -17,7 +17,8 @@ namespace {
 
 constexpr std::int64_t kMaxPixels = 16384;  ///< maximum size of a side
 
-/// Reads the magic number and the dimensions, of which there must be `fewest` to `most`.
+/// Reads the magic number and the dimensions. Throws unless their number is from `fewest` to
+/// `most`.
 std::vector<std::int64_t> read_header(ByteStream& file, int fewest, int most) {
   std::array<std::byte, 4> word;
   const auto byte = [&](std::size_t i) { return std::to_integer<std::uint32_t>(word[i]); };

@@ -44,7 +44,7 @@ class ImageSource : public DataSource {
   bool resizes() const final { return true; }
   void read(std::int64_t index, std::span<std::byte> pixels, std::int32_t& label) const final;
   Image read_part(std::int64_t index, const ChoosePart& choose, std::int32_t& label) const final;
-  /// Returns a few samples of each class, including its first and last; all samples of a small set.
+  /// Returns a few samples of each class, including its first and last, or all of a small set.
   std::vector<std::int64_t> samples_to_try() const final;
   std::string fingerprint() const final { return fingerprint_; }
   FileFacts file_facts(std::int64_t index) const final;

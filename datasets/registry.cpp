@@ -91,8 +91,8 @@ void check_paths(const std::vector<Field>& fields, const void* object, const std
   }
 }
 
-/// Removes all parts but `part`, because data sets without files open all parts, and checks the
-/// type of the samples.
+/// Removes all parts but `part`: data sets without files open all of them. Checks the type of the
+/// samples.
 void keep_part(DataSets& sets, DataPart part, const DataRequirements& requirements) {
   if (part != DataPart::train) sets.train = nullptr;
   if (part != DataPart::test) sets.test = nullptr;

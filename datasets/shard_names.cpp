@@ -27,7 +27,7 @@ std::vector<std::string> alternatives(const std::string& braces) {
       return error == std::errc{} && at == end;
     };
     if (!is_number(first, a) || !is_number(last, b) || a > b || b - a >= kMaxShards) return {};
-    // Pad numbers to the number of digits of the first, as a shell does.
+    // Pad all numbers to as many digits as the first has, as a shell does.
     for (std::uint64_t i = a; i <= b; ++i) all.push_back(fmt::format("{:0{}}", i, first.size()));
     return all;
   }

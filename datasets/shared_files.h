@@ -14,7 +14,7 @@ struct NamedFiles {
 };
 
 /// Throws ErrorKind::usage if a file is in two of the parts, even under different paths. The first
-/// part is the training set's. Files that do not exist are ignored.
+/// of `parts` is the training set. Files that do not exist are ignored.
 void check_no_shared_files(const std::vector<NamedFiles>& parts);
 
 }  // namespace dpt

@@ -9,8 +9,8 @@ namespace dpt {
 
 struct SmokeSamples {
   SampleShape shape;  ///< shape of the samples; images are resized to it
-  /// True: PNG files that are decoded when they are read, with sizes from `image` to a quarter
-  /// more.
+  /// True for PNG files, which are decoded when they are read. Their sizes range from `image` to a
+  /// quarter more.
   bool images = false;
   Size2 image{};
   DType type = DType::u8;            ///< u8, or f32 from -1 to 1

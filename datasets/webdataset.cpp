@@ -209,7 +209,7 @@ void read_shard(std::size_t number, ShardLabels* labels, ShardIndex& index) {
     index.images.push_back({open->image->offset, open->image->size, index.names.size(),
                             static_cast<std::uint32_t>(number)});
     if (labels) {
-      // Next to a .cls file, the .json file is not the label.
+      // If there is a .cls file, the .json file is not the label.
       const TarMember& label = open->cls ? *open->cls : *open->json;
       const std::string where = fmt::format("{}, {}", path, label.name);
       const std::string text = reader.content(label);

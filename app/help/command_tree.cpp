@@ -18,7 +18,7 @@ std::vector<std::string> sorted_names(const std::set<CLI::Option*>& options) {
   return names;
 }
 
-/// Returns the words of a CLI::IsMember, from the name of its type: {csv,jsonl}.
+/// Returns the words that a CLI::IsMember allows, from the name of its type: {csv,jsonl}.
 std::vector<std::string> choices_of(const CLI::Option& option) {
   const std::string type = option.get_type_name();
   const std::size_t begin = type.find('{'), end = type.rfind('}');

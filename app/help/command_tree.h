@@ -1,5 +1,5 @@
 // The commands of `dpt` as plain data, from which shell completion and the manual pages are
-// generated. Derived from the definitions in app/cli and the table of value_names.h.
+// generated. The data comes from the definitions in app/cli and the table of value_names.h.
 #pragma once
 
 #include <string>
@@ -42,8 +42,8 @@ Command command_tree(const CLI::App& app, const std::string& words = "");
 /// Returns the commands that users see, `root` first, each followed by its subcommands.
 std::vector<const Command*> shown_commands(const Command& root);
 
-/// Returns the first sentence of a description, up to its first semicolon. Periods of abbreviations
-/// and in parentheses do not end the sentence.
+/// Returns the first sentence of a description, or the text before a semicolon if that is shorter.
+/// Periods and semicolons in parentheses, and the period of "e.g.", do not count.
 std::string brief(const std::string& doc);
 
 }  // namespace dpt

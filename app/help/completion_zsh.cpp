@@ -185,8 +185,8 @@ std::string zsh_completion(const Command& root, const std::vector<ConfigPath>& p
   for (const Command* command : shown_commands(root)) {
     text += command->commands.empty() ? zsh_leaf(*command) : zsh_group(*command);
   }
-  // zsh runs a file in $fpath as the body of the function at its first call; a sourced file must
-  // register the function itself.
+  // If the file is in $fpath, zsh runs it as the body of the function at the function's first call.
+  // If the file is sourced, it must register the function itself.
   return text +
          "\nif [[ $zsh_eval_context[-1] == loadautofunc ]]; then\n  _dpt \"$@\"\nelse\n  compdef "
          "_dpt dpt\nfi\n";

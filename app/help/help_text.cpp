@@ -112,7 +112,7 @@ std::string command_section(const Command& command, std::size_t columns) {
   return section("Commands", rows, columns, kIndent + widest + 2);
 }
 
-/// Returns the section that only the help text of `dpt` without a command has.
+/// Returns the section that appears only in the help text of `dpt` itself.
 std::string first_steps(std::size_t columns) {
   return section("First steps",
                  {{"dpt config init > config.yaml",

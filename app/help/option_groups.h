@@ -1,5 +1,5 @@
-// Groups of options, which help texts list under headings. An option that the table lacks is listed
-// first, under "Options".
+// Groups of options: the headings under which help texts list the options. An option without a
+// group is listed first, under "Options".
 #pragma once
 
 #include <string>

@@ -65,7 +65,7 @@ std::string alternating(const std::string& fonts, const std::string& line) {
     const std::string space = fonts.size() == 1 && !text.empty() ? " " : "";
     text += space + (is_code ? "`" + unescaped(word) + "`" : inline_text(word));
   }
-  // Join adjacent code, in which the fonts only distinguish options from values.
+  // Join adjacent pieces of code: their fonts only distinguish options from values.
   return replaced(replaced(text, "` `", " "), "``", "");
 }
 

@@ -210,7 +210,7 @@ void print_lines(const std::string& message) {
   for (std::string line; std::getline(lines, line);) fmt::print("  {}\n", printable(line));
 }
 
-/// Prints what training does with unreadable samples. `can_skip`: they have class labels only.
+/// Prints what training does with unreadable samples. `can_skip`: they have only class labels.
 void print_consequence(OnBadSample on_bad_sample, bool can_skip) {
   switch (on_bad_sample) {
     case OnBadSample::stop:

@@ -53,7 +53,7 @@ std::string class_of(const DataSource& source, std::int32_t label) {
 }
 
 /// Returns the index of the sample that is shown in place of `index`: the first one from `index` on
-/// that is not in `replaced`. REQUIRES: `replaced` lacks a sample of the split.
+/// that is not in `replaced`. REQUIRES: not all samples of the split are in `replaced`.
 std::int64_t shown_index(const Split& split, const LeftOutSamples& replaced, std::int64_t index) {
   while (replaced.contains(index)) index = next_index(split.indices, index);
   return index;

@@ -20,10 +20,10 @@ struct SheetImage {
   Image image;
 };
 
-/// Draws the model's input before it is normalised: the samples that `source` reads in each image's
-/// epoch, after the device part of the transforms (`input`, with `draws`). Sets the label and the
-/// image of each element, and `low` and `high` to the values drawn as black and white: the range of
-/// float samples, or 0 and 1 for bytes. REQUIRES: 1 or 3 channels.
+/// Draws the model's input before it is normalised. For each of `images`, reads the sample from
+/// `source` in the image's epoch, runs the device part of the transforms (`input`, with `draws`),
+/// and sets the label and the image. Sets `low` and `high` to the values drawn as black and white:
+/// the range of float samples, or 0 and 1 for bytes. REQUIRES: 1 or 3 channels.
 void draw_samples(const DataSource& source, InputDesc input, const InputDraws& draws,
                   std::vector<SheetImage>& images, double& low, double& high);
 

@@ -1,5 +1,5 @@
-// dpt devices --check: the self check of kernels on all devices, for the operations of the zoo's
-// networks: an acceptance test of a machine, or with --seconds a test under load.
+// dpt devices --check: checks the kernels of all devices for the operations of the zoo's networks.
+// It is an acceptance test of a machine or, with --seconds, a test under load.
 #include "app/inspect/devices_check.h"
 
 #include <chrono>
@@ -50,8 +50,8 @@ std::vector<std::string> precisions_of(const DeviceName& device) {
   return {"fp32"};
 }
 
-/// The devices to check: the given ones, or the CPU and every GPU. Under load, a CPU has one for
-/// each core.
+/// Returns the devices to check: the given ones, or the CPU and every GPU. For a test under load,
+/// the CPU becomes a device for each core.
 std::vector<DeviceName> devices_of(const DevicesOptions& options) {
   std::vector<std::string> names;
   std::istringstream given(options.devices);

@@ -27,7 +27,7 @@ std::string event_text(const EventJson& line, const char* key) {
 }
 
 /// Formats a number as on the terminal. Returns "?" if it is missing, and "not finite" for any
-/// other value.
+/// value that is not a number.
 std::string event_number(const EventJson& line, const char* key) {
   const auto found = line.find(key);
   if (found == line.end()) return "?";

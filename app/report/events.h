@@ -12,8 +12,8 @@
 
 namespace dpt {
 
-/// Reader for the lines of metrics.jsonl, in order. Reports the first events of a frequent kind,
-/// and the number of the others.
+/// Reader for the lines of metrics.jsonl, in order. For a frequent kind of event, reports the first
+/// ones and the number of the others.
 class EventReader {
  public:
   void add(const std::string& event, const nlohmann::ordered_json& line);

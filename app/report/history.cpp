@@ -121,8 +121,8 @@ class HistoryReader {
     return best != run_end.end() && best->is_object() ? value_in(*best, "step", kNoStep) : kNoStep;
   }
 
-  /// Moves test results that are not placed yet to the epoch of `best_step`, whose weights were
-  /// tested. The log has them at the last epoch.
+  /// Moves test results that are not placed yet from the last epoch, where the log has them, to the
+  /// epoch of `best_step`, whose weights were tested.
   void place_tests(std::int64_t best_step) {
     const auto best = epochs_of_steps_.find(best_step);
     for (Curve& each : history_.curves) {

@@ -16,7 +16,7 @@ namespace {
 
 /// Maximum number of classes of a readable confusion matrix.
 constexpr std::size_t kMaxInMatrix = 40;
-/// Maximum number of rows of a table; with more classes, it shows only the worst.
+/// Maximum number of rows of a table. If there are more classes, it shows only the worst.
 constexpr std::size_t kMaxInTable = 100;
 constexpr std::size_t kMaxPairs = 20;
 /// Maximum number of runs whose sections are open at first, to keep the rest of the page in reach.

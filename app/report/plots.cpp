@@ -14,7 +14,7 @@ namespace {
 // Coordinates in the plot: the square in which values are drawn, and the whole image.
 constexpr double kLeft = 46, kTop = 8, kSide = 230, kWidth = 292, kHeight = 286;
 
-/// Range of both axes, which share it so that correct predictions lie on the diagonal.
+/// Range of both axes. They share it, so that correct predictions lie on the diagonal.
 struct PlotRange {
   double low = 0, high = 1;
   double part(double value) const { return (value - low) / (high - low); }
@@ -42,7 +42,7 @@ std::string line_html(const char* style, double x1, double y1, double x2, double
                      style, x1, y1, x2, y2);
 }
 
-/// Returns a plot with axes and its diagonal, and with `content` in it.
+/// Returns a plot of `content` with axes and a diagonal.
 std::string framed(const std::string& caption, const std::string& x_title,
                    const std::string& y_title, const PlotRange& range, const std::string& content) {
   std::string svg = fmt::format(

@@ -32,12 +32,12 @@ bool looks_like_run(const std::string& path) {
   return fs::exists(path + "/config.yaml", ignored) && fs::exists(path + "/metrics.jsonl", ignored);
 }
 
-/// Search for run folders in a folder and, below it, in folders that are not runs. Follows links
+/// Searches a folder for run folders, and also its subfolders that are not runs. Follows links
 /// last, and only to folders that were not found without them.
 class RunSearch {
  public:
-  /// Returns the folders, sorted by name. Throws ErrorKind::data if `folder` cannot be listed.
-  /// Reports and leaves out a folder below it that cannot be listed.
+  /// Returns the folders, sorted by name. Throws ErrorKind::data if `folder` cannot be listed. A
+  /// subfolder that cannot be listed is left out with a warning.
   std::vector<std::string> in(const std::string& folder) {
     if (const auto failure = list(folder, 0)) {
       fail(ErrorKind::data, "{}: cannot list the folder: {}", folder, failure.message());

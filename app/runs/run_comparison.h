@@ -55,7 +55,7 @@ using RunNumbers = std::vector<std::vector<std::pair<std::string, double>>>;
 std::optional<double> number_at(const RunNumbers& numbers, std::size_t run,
                                 const std::string& name);
 
-/// Returns the keys of all lists, each once, in the order of their first occurrence.
+/// Returns the distinct keys of all lists, in the order of their first occurrence.
 template <class Lists>
 std::vector<std::string> names_in(const Lists& lists) {
   std::vector<std::string> names;

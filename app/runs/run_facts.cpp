@@ -206,7 +206,7 @@ RunFacts read_run_facts(const std::string& folder) {
   facts.changed = std::max(time_of(log), time_of(folder + "/config.yaml"));
   LoggedResults logged = read_log(log, facts);
   if (logged.starts > 0) facts.seconds = logged.seconds;
-  // The file exists only after the end of a run.
+  // The summary exists only after the end of a run.
   const FactsJson summary = lenient_json<FactsJson>(folder + "/summary.json");
   if (summary.is_object()) {
     const auto seconds = summary.find("seconds");
@@ -223,7 +223,7 @@ RunFacts read_run_facts(const std::string& folder) {
   const RunResults results = summary.is_object() ? results_of_summary(summary, log)
                                                  : results_of_log(std::move(logged), facts);
   for (const char* split : kResultSplits) {
-    // Without a best, val is of the last epoch.
+    // If no best is kept, "val" is already from the last epoch.
     if (split == std::string("last/val") && facts.best_name.empty()) continue;
     if (results.by_split.contains(split)) add_results(split, results.by_split[split], facts);
   }

@@ -40,8 +40,8 @@ std::string utc_time_text(std::int64_t seconds);
 /// Formats rows of cells as text, with two spaces between columns. Aligns columns from
 /// `first_right` on to the right.
 std::string table_text(const std::vector<std::vector<std::string>>& rows, std::size_t first_right);
-/// Returns table_text. If stdout is a terminal that is too narrow, leaves out columns until the
-/// table fits, in the order in which `least` lists their headings.
+/// Returns table_text. If stdout is a terminal too narrow for the table, leaves out columns until
+/// it fits, in the order in which `least` lists their headings.
 std::string fitted_table_text(std::vector<std::vector<std::string>> rows, std::size_t first_right,
                               const std::vector<std::string>& least);
 

@@ -17,8 +17,8 @@ struct RunGroup {
   std::vector<std::string> over;  ///< paths whose values differ: "seed", "data.val_split.fold"
 };
 
-/// Groups the runs for which `ended` is true. A fold is a value whose path ends in ".fold": its
-/// number, or [number, count], in which all runs of a group have the same count.
+/// Groups the runs for which `ended` is true. A fold is the value of a path that ends in ".fold": a
+/// number, or [number, count]. All runs of a group have the same count.
 std::vector<RunGroup> groups_of_runs(const std::vector<ConfigValues>& configs,
                                      const std::vector<bool>& ended);
 

@@ -1,5 +1,5 @@
-// The results of a run, for gates and lists of runs: those of the weights that users get. If a best
-// checkpoint is kept, "val" is from the best epoch, and "last/val" from the last one.
+// The results of a run, for gates and lists of runs. They belong to the weights that users get. If
+// a best checkpoint is kept, "val" is from the best epoch, and "last/val" from the last one.
 #pragma once
 
 #include <cstdint>
