@@ -73,8 +73,8 @@ class ClassTable {
 std::string problem_of_classes(const std::vector<std::string>& classes);
 
 /// Throws ErrorKind::data, with the difference, unless all parts have the same table. If `known`,
-/// the table of the checkpoint, is not empty, they must have that one. Adds a note to `sets` about
-/// named classes without samples.
+/// the table of the checkpoint, is not empty, the parts must have that table. Adds a note to `sets`
+/// about named classes without samples.
 void check_class_tables(DataSets& sets, const std::vector<std::string>& known);
 
 /// Returns a short description of the first difference of two tables; empty if they are equal.

@@ -64,8 +64,8 @@ struct CsvTable {
   bool by_name = false;             ///< classes are names, not numbers
 };
 
-/// Reads the file at `path`. If `train` is null, it is the training file, and completes `classes`.
-/// Otherwise, `train` is the table of the training file or, if that is not read, has the
+/// Reads the file at `path`. If `train` is null, `path` is the training file, which completes
+/// `classes`. Otherwise, `train` is the table of the training file or, if that is not read, has the
 /// checkpoint's feature names. Throws ErrorKind::data with file, line and column.
 CsvTable read_csv_table(const std::string& path, const CsvOptions& options, const CsvTable* train,
                         ClassTable& classes, const DataRequirements& requirements);

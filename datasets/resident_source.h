@@ -10,8 +10,8 @@
 
 namespace dpt {
 
-/// Allocates memory for pixels, not initialised. Throws ErrorKind::data, with `name`, if there is
-/// not enough.
+/// Allocates uninitialised memory for pixels. Throws ErrorKind::data, with `name`, if there is not
+/// enough.
 std::unique_ptr<std::byte[]> allocate_pixels(std::size_t bytes, const std::string& name);
 
 /// Owns u8 samples and labels.

@@ -47,8 +47,8 @@ std::string difference_of_data(const char* name, const std::string& expected,
 /// do not differ. `expected` is the fingerprint of the run's samples, or empty if unknown.
 std::string difference_of_validation(const std::string& expected, const Splits& splits);
 
-/// Throws ErrorKind::usage for a model with one output if the kind of data set has class labels
-/// only. Opens no data.
+/// Throws ErrorKind::usage for a model with one output if the kind of data set allows only class
+/// labels. Opens no data.
 void check_outputs(const TrainSpec& spec, std::int64_t outputs);
 
 /// Files whose samples will be read, and for which caches (data.cache) are made. `default_split`:
@@ -59,15 +59,15 @@ enum class UsedFiles : std::uint8_t { all, train, val, test, default_split, none
 /// The processes connect to each other before the data is opened.
 Job load_job(TrainSpec spec, ProcessGroup* processes = nullptr, UsedFiles used = UsedFiles::all);
 
-/// Makes the Job of a spec, its plan and its open data: the second half of load_job.
+/// Makes the Job from a spec, its plan and its open data. This is the second half of load_job.
 Job job_of(TrainSpec spec, Plan plan, DataSets sets, ProcessGroup* processes = nullptr,
            UsedFiles used = UsedFiles::all);
 
 /// Treatment of a missing cache: make it, or report that it is missing and read the files instead.
 enum class MissingCache : std::uint8_t { make, leave };
 
-/// Returns `sets`, reading from data.cache if the config sets it. Throws ErrorKind::usage for data
-/// without images, and whatever with_packed_cache throws.
+/// Returns `sets`, with images read from data.cache if the config sets it. Throws ErrorKind::usage
+/// for data without images, and whatever with_packed_cache throws.
 DataSets with_caches(DataSets sets, const DataSpec& spec, UsedFiles used, MissingCache missing);
 
 /// Sends the config, classes, targets, features, sample type and fingerprints in rank 0's `header`

@@ -1,5 +1,5 @@
-// The standard streams of the commands. A command fails if a result cannot be written, but not if a
-// message cannot be written, because its reader may have gone.
+// The standard streams of the commands. A command fails if a result cannot be written. It does not
+// fail if a message cannot be written, because the reader of the messages may have gone.
 #pragma once
 
 #include <string>

@@ -238,7 +238,7 @@ class Launcher {
 
   void note_end(int rank, int status) {
     const int code = code_of(status);
-    // A failing process informs the others before it ends, so they may end (exit code 6) before it.
+    // A failing process informs the others before it ends, so they may end first (exit code 6).
     const bool is_cause = exit_code_ == kPeerFailed && code != kPeerFailed && is_failure(status) &&
                           !WIFSIGNALED(status);
     std::string what;
@@ -326,7 +326,7 @@ bool must_launch(const ProcessOptions& options) {
 int launch_processes(int count, const std::string& program, const std::vector<std::string>& command,
                      const LaunchPatience& patience) {
   Launcher launcher(patience);
-  // Signals are passed on from here on; earlier ones were for this process alone.
+  // From here on, signals are passed on. Earlier ones were for this process alone.
   if (const StopReason noted = requested_stop(); noted != StopReason::none) {
     say(fmt::format("stopped before the processes were started ({})", name_of(noted)));
     return exit_code_of(noted);
@@ -343,8 +343,8 @@ int launch_processes(int count, const std::vector<std::string>& command) {
          "to a file first",
          stdin_path);
   }
-  // Make room for this process's pipes to the others, and for the connections of rank 0, which
-  // inherits the limit and has the most.
+  // Make room for this process's pipes to the others, and for the connections of rank 0: it
+  // inherits the limit and has the most connections.
   constexpr int kOwn = 32;
   const int more = std::max(2 * count + kOwn, descriptors_to_run(0, count));
   const std::string problem =

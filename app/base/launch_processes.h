@@ -21,7 +21,7 @@ struct LaunchPatience {
 };
 
 /// Returns true if `--nproc` is given and this process was not started by it. Throws
-/// ErrorKind::usage for invalid options, and for --nproc below another launcher.
+/// ErrorKind::usage for invalid options, and for --nproc under another launcher.
 bool must_launch(const ProcessOptions& options);
 
 /// Starts `count` processes of `program` and waits for all of them. `command` is their command

@@ -55,8 +55,8 @@ std::string digest_of_file(const std::string& path) {
   }
 }
 
-/// Returns the last value of an option among the words, or null. Copies the value of a word
-/// OPTION=VALUE into `place`.
+/// Returns the last value of an option among the words, or null. The value of a word OPTION=VALUE
+/// is copied into `place`, to which the result then points.
 const std::string* value_in(const std::vector<std::string>& words, const std::string& option,
                             std::string& place) {
   const std::string* value = nullptr;

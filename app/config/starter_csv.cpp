@@ -21,7 +21,8 @@ namespace {
 
 /// Maximum number of lines to examine.
 constexpr std::int64_t kMaxLines = 20'000;
-/// Maximum number of distinct integers in a column of classes. Other integers are quantities.
+/// Maximum number of distinct integers in a column of classes. If there are more, they are
+/// quantities.
 constexpr std::size_t kMaxIntegerClasses = 20;
 
 /// Statistics of a column whose fields are read as lists of labels with this separator.
@@ -63,7 +64,7 @@ struct Column {
   }
   bool is_image() const { return images == lines && lines > 0; }
   /// Returns the character that separates the labels in a field; 0 if fields are not lists. Fields
-  /// are lists of labels if labels recur: there are no more distinct labels than distinct fields.
+  /// are lists if labels recur and there are no more distinct labels than distinct fields.
   char separator() const {
     for (const Lists& each : lists) {
       if (each.fields > 0 && !each.has_empty && each.names.size() < kMaxValues &&
@@ -170,7 +171,7 @@ bool is_counter(const Column& column) {
   return is_named || (column.is_counter && column.is_integer() && column.lines > 2);
 }
 
-/// Returns true if the column names the part of each line: train, val or test.
+/// Returns true if the column states the part of each line: train, val or test.
 bool names_parts(const Column& column) {
   static const std::set<std::string> kParts = {"train",      "training", "val",  "valid",
                                                "validation", "dev",      "test", "testing"};

@@ -34,7 +34,7 @@ std::vector<std::string> names_in(const std::string& folder) {
   return names;
 }
 
-/// Refuses a folder without the layout of a data set, with a remedy.
+/// Throws for a folder without the layout of a data set. The message has a remedy.
 [[noreturn]] void refuse_folder(const std::string& folder, const std::vector<std::string>& names) {
   const auto with = [&](const char* extension) {
     // Prefer the file of the training samples, then a file that is not named after another part.

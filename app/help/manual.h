@@ -18,8 +18,8 @@ std::pair<std::string, std::string> split_prose(const std::string& prose);
 
 std::string with_full_stop(std::string text);
 
-/// Returns the page of a command below `root`. `prose` continues the description; the part from its
-/// first .SH on follows the options. `date` is YYYY-MM-DD.
+/// Returns the page of a command below `root`. `prose` continues the description. The part of
+/// `prose` from its first .SH on follows the options. `date` is YYYY-MM-DD.
 std::string manual_page(const Command& root, const Command& command, const std::string& prose,
                         const std::string& date);
 

@@ -81,8 +81,8 @@ CurvesJson rounded_number(double value) {
   return std::isfinite(value) ? CurvesJson(std::stod(fmt::format("{:.6g}", value))) : CurvesJson();
 }
 
-/// Returns [step, epoch, value] for each point, with null for a non-finite value. Merges `together`
-/// neighbours into one point, which is non-finite if one of them is.
+/// Returns [step, epoch, value] for each point, with null for a non-finite value. Merges each group
+/// of `together` neighbours into one point, which is non-finite if one of them is.
 CurvesJson points_json(const std::vector<CurvePoint>& points, std::size_t together) {
   CurvesJson out = CurvesJson::array();
   for (std::size_t at = 0; at < points.size(); at += together) {

@@ -1,5 +1,5 @@
-// dpt compare RUN RUN ...: prints a row for each run with its results and the differences of its
-// config, and the spread over repetitions.
+// dpt compare RUN RUN ...: prints a row with the results and the config differences of each run,
+// and the spread over repetitions.
 #include "app/runs/command_compare.h"
 
 #include <fmt/ranges.h>

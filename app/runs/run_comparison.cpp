@@ -49,8 +49,8 @@ RunConfig config_of_run(const std::string& folder) {
   RunConfig config;
   config.flat = flat_config(show_to_compare(catalog(), spec), file);
   config.by_path = {config.flat.values.begin(), config.flat.values.end()};
-  // Compare the numbers of data.normalize, measured or given, but keep the mode: groups_of_runs
-  // needs it to recognise measured numbers.
+  // Compare the numbers of data.normalize, measured or given. Keep the run's mode too:
+  // groups_of_runs needs it to recognise measured numbers.
   config.by_path["data.normalize.mode"] = name_of(spec.data.normalize.mode);
   for (const auto& [path, items] : config.flat.orders) {
     config.by_path[path] = fmt::format("{}", fmt::join(items, ", "));

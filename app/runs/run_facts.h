@@ -16,15 +16,15 @@ struct RunFacts {
   /// "diverged" for a failure by divergence); or "interrupted" if the process was killed.
   std::string status;
   std::int64_t steps = 0;  ///< completed steps, according to the log
-  /// Monitor of the best value, such as "val/accuracy"; empty if there is none. From the end
-  /// of the newest process, or from best.safetensors.
+  /// Monitor of the best value, such as "val/accuracy"; empty if there is none. It is read from the
+  /// end of the newest process, or from best.safetensors.
   std::string best_name;
   std::optional<double> best;  ///< unset if it is non-finite
   std::int64_t best_step = 0;  ///< step of the best
   std::int64_t changed = 0;    ///< time of the last log line, in seconds since 1970
   /// Time of all processes of the run; unset if the log, from an earlier release, lacks it.
   std::optional<double> seconds;
-  /// Results by the names of app/runs/run_results.h: "val/loss" (of the best epoch, where a best is
+  /// Results by the names of app/runs/run_results.h: "val/loss" (of the best epoch, if a best is
   /// kept), "last/val/loss", "test/accuracy", ...
   std::vector<std::pair<std::string, double>> results;
 };

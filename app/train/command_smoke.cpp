@@ -200,7 +200,7 @@ class SmokeTest {
   void load_last() {
     last_ = load_checkpoint(checkpoint_of("through", kLastStep), job_.model.plan);
   }
-  /// Returns the weights that dpt eval and dpt export take.
+  /// Returns the weights that dpt eval and dpt export use.
   const std::vector<float>& weights() const {
     const auto* average = average_of(last_);
     return average ? average->second : last_.params;

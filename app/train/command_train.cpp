@@ -61,7 +61,7 @@ void refuse(const std::string& problem) {
 }
 
 /// Throws now, rather than later in the run, if the processor lacks the arithmetic that the config
-/// needs. (GPUs have all of it.)
+/// needs. (All GPUs have it.)
 void check_precision(const Job& job) {
   if (job.model.plan.type == DType::f32 && !job.model.plan.tf32) return;
   // Creating the kernels, for one sample, throws if the processor lacks the arithmetic. Replicas
@@ -409,8 +409,8 @@ bool conclude_complete(const Job& job, const RunFolder& folder, const TrainStart
   return true;
 }
 
-/// Throws if the new run starts from a file of an unfinished run that --overwrite removes at once.
-/// Otherwise, reports the removal.
+/// Throws if the new run starts from a file of the unfinished run that --overwrite is about to
+/// remove. Otherwise, reports the removal.
 void begin_overwrite(const RunFolder& folder, const TrainStart& start, Progress& progress) {
   folder.check_stays(start.checkpoint);
   if (!folder.has_replaced()) return;

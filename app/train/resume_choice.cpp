@@ -68,7 +68,7 @@ std::string steps_text(const std::string& folder) {
   return fmt::format("step{} {}", steps.size() > 1 ? "s" : "", fmt::join(steps, ", "));
 }
 
-/// Throws the error that --resume has an unknown name, listing the known ones.
+/// Throws the error for an unknown name in --resume. The message lists the known names.
 [[noreturn]] void refuse_name(const std::string& name, const std::string& folder) {
   std::string text = fmt::format(
       "--resume {}: expected auto, never, must, a checkpoint file, a step of the run, best, or "

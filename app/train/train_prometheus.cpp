@@ -35,8 +35,8 @@ PrometheusState prometheus_state(const Job& job, const RunFolder& folder, const 
 
 namespace {
 
-/// Returns the exit code of `dpt train` after an error in this process: that of the process which
-/// caused it.
+/// Returns the exit code of `dpt train` after an error in this process. If another process caused
+/// the error, this is that process's exit code.
 int exit_code_after(const Error& error, const Job& job) {
   if (error.kind() == ErrorKind::peer && job.placement.processes) {
     const auto cause = job.placement.processes->wait_for_cause();

@@ -104,8 +104,8 @@ std::string check_same_data(const std::string& checkpoint, const CheckpointHeade
   return difference;
 }
 
-/// Warns that a resumed run does not read initial weights, if --weights (`argument`) is given or
-/// the config names a file other than the one that the run began with.
+/// Warns that a resumed run reads no initial weights. The warning is for --weights (`argument`),
+/// and for a config whose weights file is not the one with which the run began.
 void warn_of_other_weights(const std::string& argument, const TrainSpec& spec,
                            const TrainStart& start, Progress& progress) {
   std::string began;

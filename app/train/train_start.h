@@ -20,13 +20,13 @@ void check_options(const TrainOptions& options);
 /// to name the run after.
 void check_name(const TrainOptions& options, const TrainSpec& spec);
 
-/// Returns the run folder that the options ask for. The config.yaml of a run leads back to the
-/// run's own folder.
+/// Returns the run folder that the options ask for. For the config.yaml of a run, this is the run's
+/// own folder, unless the options name another.
 std::string choose_folder(const TrainOptions& options, const TrainSpec& spec);
 
-/// Reads the config, with the overrides. If a run is resumed, a field that the config does not set
-/// and that did not exist when the run began gets the value that keeps the run's behaviour
-/// (values_of_run), not the default.
+/// Reads the config, with the overrides. A resumed run may be older than a field that the config
+/// does not set. Such a field gets the value that keeps the run's behaviour (values_of_run), not
+/// the default.
 TrainSpec load_train_spec(const TrainOptions& options, ProcessGroup* processes);
 
 /// Opens the folder from choose_folder or, with `--resume never` and without `--run-dir`, the first
