@@ -29,7 +29,7 @@ void count() {
 
 }  // namespace
 
-// Replaces the allocator as glibc documents it: operator new ends up here too.
+// Replaces the allocator in the way that glibc documents. operator new calls it, too.
 extern "C" {
 void* malloc(std::size_t size) {
   count();

@@ -9,7 +9,7 @@
 namespace dpt::testing {
 namespace {
 
-// Maximum size of a plan: a few times that of the plans seen.
+// Maximum size of a plan: a few times the size of the largest plans seen.
 constexpr std::int64_t kMaxPlanBytes = std::int64_t{16} << 20;
 
 bool is_compiled_at_run_time(const CudnnDescriptor& engine) {

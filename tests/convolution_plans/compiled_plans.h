@@ -14,12 +14,14 @@ struct CompiledPlan {
   std::string json;  ///< CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, with the machine code
 };
 
-/// Returns the plans that cuDNN compiles for a convolution, the first one of each engine. Needs the
-/// driver's library or libcuda_stand_in; without them, cuDNN has no such engine.
+/// Returns the plans for a convolution whose kernels cuDNN compiles: the first plan of each engine
+/// that has one. Needs the driver's library or libcuda_stand_in; without them, cuDNN has no such
+/// engine.
 std::vector<CompiledPlan> compiled_plans(const std::string& gpu, const ConvProblem& problem);
 
-/// Returns the plans that cuDNN compiles for a convolution in bf16 that also adds up the sums and
-/// the sums of squares of its output (genStats), which their kernels do with float atomics.
+/// Returns the plans that cuDNN compiles for a bf16 convolution that also computes the sums and the
+/// sums of squares of its output (genStats). The kernels of these plans add up the sums with float
+/// atomics.
 std::vector<CompiledPlan> compiled_plans_with_atomics(const std::string& gpu);
 
 }  // namespace dpt::testing

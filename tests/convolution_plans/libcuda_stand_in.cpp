@@ -99,8 +99,7 @@ int cuGetProcAddress(const char* symbol, void** function, int version, std::uint
   return cuGetProcAddress_v2(symbol, function, version, flags, nullptr);
 }
 
-// Functions that cuDNN or the CUDA runtime look up, but that the compilation of a plan does not
-// need to succeed.
+// Functions that cuDNN or the CUDA runtime looks up. A plan compiles even if they fail.
 #define DPT_REFUSE(name) \
   int name(...) {        \
     return kStubLibrary; \

@@ -1,12 +1,12 @@
-// convolution_plans [--workspace BYTES] [--part I/N]: asks cuDNN for its plans for the convolutions
-// of the zoo's networks on described GPUs, as training and evaluation ask for them. Prints one JSON
-// object per line: first {"cudnn", "workspace"}, then one per GPU and problem. Part I of N (from 0)
-// has every N-th convolution. Exit code 4 if there is no cuDNN.
+// convolution_plans [--workspace BYTES] [--part I/N]: asks cuDNN, as training and evaluation do,
+// for its plans for the convolutions of the zoo's networks on described GPUs. Prints one JSON
+// object per line: first {"cudnn", "workspace"}, then one per GPU and problem. Part I of N (counted
+// from 0) covers every N-th convolution. Exit code 4 if there is no cuDNN.
 //
 // convolution_plans --compiled DIR [--part I/N]: writes the plans that cuDNN compiles at run time
-// into files in DIR, as cuDNN describes them in JSON, which includes their machine code. Prints one
-// JSON object per line: first {"cudnn", "gpus"}, then {"gpu", "problem", "engine", "file"} for each
-// plan. The problem of plans that are known to add with float atomics is "control". Needs
+// into files in DIR, as cuDNN describes them in JSON, including their machine code. Prints one JSON
+// object per line: first {"cudnn", "gpus"}, then {"gpu", "problem", "engine", "file"} for each
+// plan. "problem" is "control" for plans that are known to add with float atomics. Needs
 // libcuda_stand_in on LD_LIBRARY_PATH.
 //
 // scripts/gpu/convolution-plans reads the output.
@@ -101,8 +101,8 @@ std::vector<Convolution> convolutions() {
   return found;
 }
 
-/// Returns the smallest workspace of a plan that uses tensor cores, whatever its size; null if
-/// cuDNN has none.
+/// Returns the smallest workspace of the plans that use tensor cores, even if it exceeds the limit;
+/// null if cuDNN has no such plan.
 Json least_tensor_workspace(const std::string& gpu, const ConvProblem& problem) {
   constexpr std::size_t kUnlimited = std::numeric_limits<std::int64_t>::max();
   Json least;
@@ -116,8 +116,9 @@ Json least_tensor_workspace(const std::string& gpu, const ConvProblem& problem) 
 }
 
 /// Returns the answer to one problem: the number of plans, the first plan, the place (from 0) and
-/// the workspace of the first one that uses tensor cores, and whether the fixed rule prefers dpt's
-/// own kernels. If only the padded problem has plans with tensor cores, answers for these plans.
+/// the workspace of the first plan that uses tensor cores, and whether the fixed rule prefers dpt's
+/// own kernels. If tensor cores can only be used after padding the channels, answers for the plans
+/// of the padded problem.
 Json answer(const testing::DescribedGpu& gpu, const std::string& description,
             const ConvProblem& problem, std::size_t workspace_bytes) {
   const auto plans_for = [&](const ConvProblem& asked) {

@@ -1,5 +1,5 @@
-// One class table for all splits of a data set, and for the checkpoint that is evaluated on it: in
-// every format, a class maps to the output that it was trained as.
+// All splits of a data set, and the checkpoint that is evaluated on it, share one class table. In
+// every format, a class maps to the output with which it was trained.
 #include "datasets/class_table.h"
 
 #include <doctest/doctest.h>

@@ -457,7 +457,7 @@ TEST_CASE("csv: images by path, with classes or targets") {
         "file, or to data.root): restore them, or leave them out with data.on_bad_sample: skip\n"
         "  line 2: $/lists/img/two.jpg: No such file or directory\n"
         "  line 3: $/lists/img/one.png: No such file or directory");
-  // A run that leaves out unreadable samples detects them when it reads them.
+  // A run that leaves out unreadable samples detects a missing file only when it reads the sample.
   DataRequirements skips = small;
   skips.leaves_out_files = true;
   const DataSets without = open("csv", fields, skips);

@@ -94,7 +94,7 @@ TEST_CASE("image_folder: the reason why an image cannot be read") {
   fs::remove(dir / "train/cat/10.png");
   fs::create_directory(dir / "train/cat/10.png");
   CHECK(reason(0) == "$/train/cat/10.png: not a file");
-  // Root may read any file, so root acts as another user.
+  // Root may read any file, so if the test runs as root, it switches to another user.
   const bool is_root = ::geteuid() == 0;
   fs::permissions(dir.path(), fs::perms(0755));
   fs::permissions(dir / "train/cat/2.png", fs::perms::none);
@@ -241,7 +241,7 @@ TEST_CASE("image_folder: data.val and data.test name other folders, or none") {
         "image_folder: $ has no folder x, which data.test names");
   CHECK(error({{"val", std::string("x")}}) ==
         "image_folder: $ has no folder x, which data.val names");
-  // Otherwise results would be measured on samples used for training or tuning.
+  // Results must not be measured on samples used for training or tuning.
   for (const char* train : {"train", "./train/", "val/../train"}) {
     for (const char* part : {"test", "val"}) {
       CHECK(error({{part, std::string(train)}})
@@ -253,7 +253,7 @@ TEST_CASE("image_folder: data.val and data.test name other folders, or none") {
   CHECK(error({{"val", std::string("test")}})
             .find("expected a test set in test, found the validation set itself") !=
         std::string::npos);
-  // Without test/, val/ is the test set if data.val is none, as in earlier releases.
+  // If data.val is none and there is no test/, val/ is the test set, as in earlier releases.
   fs::remove_all(dir / "test");
   const DataSets earlier = with({{"val", std::string("none")}});
   CHECK(earlier.test->size() == 1);

@@ -58,7 +58,7 @@ TEST_CASE("npz: stored and deflated members, sizes of zip64, a comment") {
       }
     }
   }
-  // Bytes need no alignment: they stay in the mapped file.
+  // Elements of one byte need no alignment, so they stay in the mapped file.
   write_bytes(dir / "data.npz", zip({{"odd.npy", npy<std::uint8_t>({2, 3}, Bytes(6, 7))}}));
   CHECK(NpyArray(dir / "data.npz").elements().size() == 6);
   CHECK(NpyArray(dir / "data.npz:odd").number(5) == 7);

@@ -1,5 +1,5 @@
-// Parts that several threads process: each part once, and if several fail, the error of the first
-// of them is thrown.
+// Parts that several threads process. Each part is processed once. If several parts fail, the error
+// of the first of them is thrown.
 #include "datasets/parallel_parts.h"
 
 #include <doctest/doctest.h>

@@ -18,8 +18,8 @@ DataSets make(double difficulty, std::int64_t size = 500) {
               {{8, 8, 1}, 5});
 }
 
-/// Returns the share of test samples whose nearest class mean (over the training samples) is that
-/// of their class.
+/// Computes the mean of each class over the training samples. Returns the share of test samples
+/// that are nearest to the mean of their own class.
 double nearest_mean_accuracy(const DataSets& sets) {
   std::vector<std::vector<double>> means(5, std::vector<double>(64));
   for (std::int64_t i = 0; i < sets.train->size(); ++i) {

@@ -140,8 +140,8 @@ TEST_CASE("unlabelled: features of a table are those of the run, by name and in 
   CHECK(source->features() == Strings{"width", "height"});
   CHECK(source->label(1) == 0);
   CHECK(source->describe(1) == dir / "x.csv, line 3");
-  // This also holds if the data set names the columns in another order, or a label column that does
-  // not exist.
+  // The same columns are read if the data set names the columns in another order, or names a label
+  // column that does not exist.
   const Fields named = {{"features", Strings{"height", "width"}}, {"label", std::string("gone")}};
   CHECK(floats(*open({"width", "height"}, named).source, 0) == std::vector<float>{1, 2});
   // If the checkpoint has no column names, those of this data set are used.

@@ -92,8 +92,8 @@ TEST_CASE("webdataset: samples of several shards, in any order of members") {
   const DataSets validated = open_shards(dir, "s-01.tar", {{"val.shards", dir / "s-00.tar"}});
   CHECK(validated.val->size() == 2);
   CHECK(!validated.test);
-  // Without a model, the number of classes comes from the training data, and the test set adds
-  // none.
+  // Without a model, the number of classes comes from the training data. The test set adds no
+  // class.
   CHECK(open_shards(dir, "s-00.tar", {}, {{4, 4, 1}, 0}).train->classes().size() == 2);
   CHECK(error_of(
             [&] {
@@ -174,7 +174,7 @@ TEST_CASE(
 
 TEST_CASE("webdataset: members after more than 8 GiB are read, however their size is written") {
   const std::uint64_t size = (std::uint64_t{9} << 30) + 17;
-  // One size is in binary, as GNU tar writes it, and one is in an extended header.
+  // One member gives its size in binary, as GNU tar does, and another in an extended header.
   std::string binary = tar_member("a.bin", "").substr(0, 512);
   for (std::size_t i = 0; i < 12; ++i) {
     binary[124 + i] = static_cast<char>(i < 4 ? 0 : size >> (8 * (11 - i)));
@@ -325,8 +325,8 @@ TEST_CASE("webdataset: samples that are incomplete, duplicated, or without a goo
   check_contains(shard_error(dir, tar({{"a.cls", "1"}, {"a.txt", "GIF"}})),
                  "sample a: expected one image (.jpg, .jpeg, .jpe, .jfif, .png, .webp, .bmp, .gif, "
                  ".tif, .tiff, .pbm, .pgm, .ppm, .pnm), found .cls, .txt (the");
-  // Images of other formats are ignored next to a JPEG or PNG, as in earlier releases. Without one,
-  // two of them are an error.
+  // Next to a JPEG or PNG, images of other formats are ignored, as in earlier releases. Two images
+  // of other formats without a JPEG or PNG are an error.
   check_contains(shard_error(dir, tar({{"a.cls", "1"}, {"a.gif", "GIF"}, {"a.bmp", "BM"}})),
                  "sample a: expected one image (");
   check_contains(shard_error(dir, tar({{"a.png", picture}, {"a", "1"}})),

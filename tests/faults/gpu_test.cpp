@@ -1,4 +1,4 @@
-// GPUs that fail on request, which only emulated ones can.
+// Tests with GPUs that fail on request. Only emulated GPUs can do this.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -159,15 +159,16 @@ TEST_CASE("kernels that do not run are found by the self check, before anything 
     }
     emulation::clear_failures();
   }
-  // Two repeat a preparation of the weights, whose result is still there, and three look for
-  // non-finite statistics where there are none.
+  // Five skipped kernels change nothing: two repeat a preparation of the weights whose result is
+  // still in memory, and three look for non-finite statistics, of which there are none.
   CHECK(found == 42);
 }
 
 TEST_CASE("in fast mode, all replicas avoid a kernel that is wrong on one GPU") {
   emulation::set_devices(2);
   emulation::set_wrong_matmul(1, 1);
-  // cuBLASLt prefers another algorithm for whole blocks of 16 bytes. No timing chooses one.
+  // For rows of whole 16-byte blocks, cuBLASLt prefers another algorithm. Timing, which might
+  // choose a different one, is off.
   std::string config = small_config(kSgdWithoutDecay, 1);
   const std::string features = "out_features: 9";
   config.replace(config.find(features), features.size(), "out_features: 8");

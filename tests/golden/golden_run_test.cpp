@@ -1,8 +1,8 @@
 // A golden run: the log, checkpoints and reports of nine epochs compared with PyTorch.
 //
-// make_golden_run.py writes run.json and run.safetensors and describes them. As with LeNet, every
-// tolerance is kSlack times the distance of PyTorch's own float32 runs from float64. Counts are
-// exact.
+// make_golden_run.py writes run.json and run.safetensors and describes them. As in golden_test.cpp,
+// every tolerance is kSlack times the distance of PyTorch's own float32 runs from float64. Counts
+// are exact.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -60,8 +60,7 @@ checkpoint: {every: 3, keep_last: 2, keep_best: {monitor: val/loss, mode: min}}
 log: {every: 4}
 )";
 
-/// The log of a run folder, in which a later line replaces an earlier one of the same step or
-/// epoch.
+/// The log of a run folder. A later line replaces an earlier one for the same step or epoch.
 struct Log {
   std::map<int, Json> steps, epochs, val;
   Json test;
@@ -265,7 +264,8 @@ TEST_CASE("early stopping ends where the golden run's validation says, also acro
     for (const bool in_pieces : {false, true}) {
       CAPTURE(in_pieces);
       const Workplace w;
-      // The run stops in every epoch: the count of early stopping comes from the checkpoint.
+      // The run stops in every epoch, so the counter of early stopping must come from the
+      // checkpoint.
       for (int epoch = 1; in_pieces && epoch < last; ++epoch) {
         w.train({field, "devices=[cpu]", "--max-steps", std::to_string(epoch * per_epoch + 2)});
         CHECK(w.summary()["status"] == "max_steps");

@@ -3,11 +3,11 @@
 // and for the zoo's resnet20 with padded shortcuts. make_golden.py writes the files and describes
 // them.
 //
-// A file has the losses and final weights of a float64 run, and its metadata say how far PyTorch's
-// own float32 runs are from them, in four variants of layout and threads. This gives the tolerance:
-// float32 arithmetic in another order of summation may deviate kSlack times as far as the furthest
-// of those. A wrong formula deviates by orders of magnitude more: SGD without its weight decay, or
-// Adam with 1 % more epsilon, moves some weight by 0.03.
+// A file has the losses and final weights of a float64 run. Its metadata say how far PyTorch's own
+// float32 runs, in four variants of layout and threads, deviate from them. The tolerance is kSlack
+// times the largest of these deviations, because float32 arithmetic in another order of summation
+// deviates, too. A wrong formula deviates by orders of magnitude more: SGD without its weight
+// decay, or Adam with 1 % more epsilon, moves some weight by 0.03.
 #include <doctest/doctest.h>
 
 #include <algorithm>

@@ -1,9 +1,9 @@
 // The possible content of a disk after a power cut, computed from the calls of a run.
 //
-// POSIX guarantees little: the bytes of a file are on the disk after fsync of the file, and its
-// name, after a creation, link, rename or removal, after fsync of its folder. Everything else may
-// or may not be on the disk. (kill -9 loses none of this: the page cache survives, so it cannot
-// test an fsync.)
+// POSIX guarantees little. The bytes of a file are on the disk after an fsync of the file. A name
+// that was created, linked, renamed or removed is up to date on the disk after an fsync of its
+// folder. Everything else may or may not be on the disk. (kill -9 cannot test an fsync: the page
+// cache survives it, so nothing is lost.)
 #pragma once
 
 #include <map>
@@ -22,7 +22,7 @@ class CrashModel {
     names     ///< names of files, with the bytes of their last fsync: often none
   };
 
-  /// Starts with everything below `folder` on the disk.
+  /// Starts with a disk that holds everything below `folder`.
   explicit CrashModel(const std::string& folder);
 
   void apply(const IoCall& call, const std::string& data);
@@ -39,7 +39,7 @@ class CrashModel {
   };
   using NodePtr = std::shared_ptr<Node>;
 
-  /// Returns the folder that contains `path` now; null if it is not below the watched one.
+  /// Returns the folder that contains `path` now; null if `path` is not below the watched folder.
   Node* parent(const std::string& path) const;
   NodePtr find(const std::string& path) const;
 

@@ -37,7 +37,8 @@ bool is_published(const std::string& path) {
          path.ends_with("command.txt");
 }
 
-/// Steps of the newest and the best checkpoint that the lines given to read() call saved.
+/// Steps of the newest and the best checkpoint that are saved according to the lines given to
+/// read().
 struct Saved {
   std::int64_t newest = 0, best = 0;
   void read(const std::string& lines) {

@@ -34,7 +34,7 @@ std::vector<IoCall> parse_calls(const std::string& text) {
   return calls;
 }
 
-/// Runs dpt in a child process like Program does, with additional environment variables.
+/// Runs dpt in a child process, as Program does, with additional environment variables.
 Finished run_with_environment(const std::vector<std::string>& arguments, const std::string& cwd,
                               const std::vector<std::string>& variables, const TempDir& logs) {
   std::vector<std::string> words = {"/usr/bin/env"};
@@ -69,7 +69,7 @@ Finished run_with_environment(const std::vector<std::string>& arguments, const s
 IoRun run_watched(const std::vector<std::string>& arguments, const std::string& cwd,
                   const std::string& root, const std::optional<IoFault>& fault) {
   const TempDir logs;
-  // Like tests/support/places.h: the library of the build, or its path on another machine.
+  // The library is that of the build or, on another machine, the one that DPT_IO_SHIM names.
   const char* moved = std::getenv("DPT_IO_SHIM");
   std::vector<std::string> variables = {std::string("LD_PRELOAD=") + (moved ? moved : DPT_IO_SHIM),
                                         "DPT_IO_ROOT=" + root, "DPT_IO_LOG=" + logs.file("calls"),

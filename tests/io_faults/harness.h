@@ -34,8 +34,8 @@ struct IoFault {
   std::string what;  ///< ENOSPC, EIO, EINTR, short, nothing, KILL
 };
 
-/// Runs dpt in `cwd`, recording calls below `root` and failing one of them. Kills a run that lasts
-/// more than a minute: its exit code is -SIGKILL.
+/// Runs dpt in `cwd`, records its calls below `root`, and makes one of them fail if `fault` is
+/// given. Kills a run that lasts more than a minute; its exit code is then -SIGALRM.
 IoRun run_watched(const std::vector<std::string>& arguments, const std::string& cwd,
                   const std::string& root, const std::optional<IoFault>& fault = {});
 

@@ -1,5 +1,5 @@
-// Runs in which a file system call fails: every call of a fresh run, of a resumed one and of one
-// that replaces another, one at a time. The exit code and the message must report the failure, no
+// Runs in which a file system call fails. Each call of a fresh run, of a resumed one and of one
+// that replaces another fails in turn. The exit code and the message must report the failure, no
 // checkpoint may be lost, and the same command afterwards must give the undisturbed result.
 #include <doctest/doctest.h>
 
@@ -75,8 +75,9 @@ bool is_folder_call(const IoCall& call) {
   return call.kind == "open_folder" || call.kind == "fsync_folder";
 }
 
-/// Returns true if the call must continue after a signal, as all of dpt's own calls do. (spdlog
-/// writes the text log; the standard library removes trees, lists folders and reads configs.)
+/// Returns true if the call must continue after a signal, as all of dpt's own calls do. (Not all
+/// are its own: spdlog writes the text log, and the standard library removes trees, lists folders
+/// and reads configs.)
 bool goes_on_after_signal(const IoCall& call) {
   if (call.kind == "write") return true;
   if (call.kind == "read") return call.path.ends_with(".safetensors");
@@ -177,9 +178,10 @@ std::string complaint_about(const Scenario& scenario, const IoFault& fault) {
   return {};
 }
 
-/// Returns the faults: every call of the scenario fails once, alternately with a full disk and an
-/// I/O error; every write is also interrupted, or takes only half of its bytes, or none. Of the
-/// other calls, the first of each kind and type of file is interrupted.
+/// Returns the faults. Every call of the scenario fails once, alternately with a full disk and an
+/// I/O error. Every write also gets one of three other faults: it is interrupted, takes only half
+/// of its bytes, or takes none. Of the other calls, the first of each kind and type of file is
+/// interrupted.
 std::vector<IoFault> all_faults(const std::vector<IoCall>& calls) {
   std::vector<IoFault> faults;
   std::set<std::pair<std::string, std::string>> interrupted;

@@ -1,5 +1,6 @@
-// Processes that are killed before any of their calls while a run is replaced, discarded or
-// restored: the run that --overwrite replaces is complete again, or the new one has a checkpoint.
+// Processes that are killed before one of their calls, each call in turn, while they replace,
+// discard or restore a run. Afterwards, the run that --overwrite replaces is complete again, or the
+// new one has a checkpoint.
 #include <doctest/doctest.h>
 
 #include <atomic>
@@ -22,8 +23,8 @@ using Files = std::map<std::string, std::string>;
 
 const Words kRun = {"train", "watched.yaml", "--run-dir", "run"};
 
-/// A run folder with checkpoints/ in it or on "another disk", for which the tests use another
-/// folder.
+/// A run folder. Its checkpoints/ is in it or on "another disk"; the tests use another folder as
+/// this disk.
 struct RunPlace {
   TempDir dir;
   explicit RunPlace(bool linked) {
@@ -44,8 +45,8 @@ struct RunPlace {
     INFO(finished.err);
     REQUIRE(finished.exit_code == 0);
   }
-  /// Returns the files of the run as a reader sees them, also through a link, except those to which
-  /// a later process adds messages.
+  /// Returns the files of the run, including those behind a link, but not the files to which a
+  /// later process adds messages.
   Files files() const {
     Files found;
     for (const auto& entry : fs::recursive_directory_iterator(

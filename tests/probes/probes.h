@@ -12,7 +12,7 @@ namespace dpt::probes {
 struct Options {
   int device = 0;
   int repeats = 9;  ///< number of repeats; each figure is their median
-  int calls = 50;   ///< enqueued in sequence per repeat
+  int calls = 50;   ///< calls enqueued in sequence per repeat
   std::size_t bytes =
       1 << 30;  ///< size of a copy on the device; copies to and from the host have a quarter of it
 };
@@ -26,7 +26,7 @@ struct Spread {
 struct Timing {
   std::string name;
   Spread device_us;  ///< time on the GPU, which begins only when all calls are enqueued
-  Spread host_us;    ///< time in which the host enqueues it
+  Spread host_us;    ///< time that the host takes to enqueue it
 };
 
 struct Bandwidth {
@@ -49,8 +49,8 @@ struct Results {
   double round_trip_us = 0;  ///< launching a graph of one kernel and waiting for it
 };
 
-/// Runs the probes. Throws dpt::Error if a CUDA call fails, of kind `device` if there is no such
-/// GPU.
+/// Runs the probes. Throws dpt::Error if a CUDA call fails; its kind is `device` if there is no
+/// such GPU.
 Results run(const Options& options);
 
 }  // namespace dpt::probes

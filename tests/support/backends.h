@@ -18,12 +18,12 @@
 namespace dpt::testing {
 
 /// Returns names for make_backend: one CPU thread, several, and a GPU if present. The environment
-/// variable DPT_TEST_BACKENDS replaces the list, for tools under which each further backend costs
-/// minutes.
+/// variable DPT_TEST_BACKENDS replaces the list; it is for slow tools, under which each additional
+/// backend takes minutes.
 inline std::vector<std::string> backend_names() {
   if (const char* only = std::getenv("DPT_TEST_BACKENDS")) return {only};
   std::vector<std::string> names = {"cpu"};
-  // ThreadSanitizer runs set OMP_THREAD_LIMIT, which allows no team of threads.
+  // Under ThreadSanitizer, OMP_THREAD_LIMIT allows no team of threads.
   if (omp_get_thread_limit() >= 2) names.emplace_back("cpu:2");
   if (cuda_info().unavailable.empty()) names.push_back("cuda:0");
   return names;

@@ -1,5 +1,5 @@
-// Compares a layer in bf16 on every backend with the reference, which gets bf16 inputs and whose
-// results are rounded once. Parameters are fp32, as the operations read them.
+// Compares a layer in bf16 on every backend with the reference. The reference gets bf16 inputs, and
+// its results are rounded once. Parameters are fp32, as the operations read them.
 #pragma once
 
 #include "engine/layers/activation_shape.h"

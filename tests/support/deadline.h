@@ -1,5 +1,5 @@
 // A deadline for every test case. A case that hangs ends its program with a message that names the
-// case, long before ctest's limit, which knows only the program. Only main.cpp includes this.
+// case, long before ctest's limit, which could only name the program. Only main.cpp includes this.
 #pragma once
 
 #include <doctest/doctest.h>

@@ -10,7 +10,7 @@
 
 namespace dpt::testing {
 
-/// Returns the events of that name in a metrics.jsonl. Each of its lines must be an event.
+/// Returns the events named `name` in a metrics.jsonl. Every line of the file must be an event.
 inline std::vector<nlohmann::json> events(const std::string& path, const std::string& name) {
   std::vector<nlohmann::json> found;
   std::ifstream lines(path);

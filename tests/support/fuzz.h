@@ -35,7 +35,7 @@ inline Bytes damaged(Bytes bytes, std::mt19937& random) {
         bytes.insert(bytes.begin() + static_cast<std::ptrdiff_t>(at), 1 + below(5),
                      static_cast<std::uint8_t>(random()));
         break;
-      case 4:  // The header, where sizes are.
+      case 4:  // The header, which holds sizes.
         bytes[below(std::min<std::size_t>(bytes.size(), 32))] = below(2) ? 0xff : 0;
         break;
       case 5: {

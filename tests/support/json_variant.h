@@ -1,4 +1,4 @@
-// Builds a Variant from JSON, in which golden files store the options of a case.
+// Builds a Variant from JSON: golden files store the options of a case as JSON.
 #pragma once
 
 #include <algorithm>

@@ -35,7 +35,7 @@ inline Options pool(Size2 kernel, Options more = {}) {
   return all;
 }
 
-/// Returns the minimum number of inputs that the layer reads, all of shape `in`.
+/// Returns the smallest list of inputs that the layer accepts, all of shape `in`.
 inline std::vector<ActivationShape> inputs_of(const Layer& layer, const ActivationShape& in) {
   return std::vector<ActivationShape>(static_cast<std::size_t>(layer.input_count().least), in);
 }

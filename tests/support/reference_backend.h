@@ -216,7 +216,7 @@ class ReferenceInPlaceSum final : public Op {
 };
 
 /// Batch normalisation with batch statistics, in the four parts that the contract requires.
-/// Completes dy if it keeps it.
+/// Completes dy if backward keeps dy.
 class ReferenceBatchNorm final : public ReferenceOp {
  public:
   ReferenceBatchNorm(const BatchNormDesc& desc, Maths maths, Keep keep)
@@ -360,7 +360,7 @@ class ReferenceBackend : public HostBackend {
   }
 
  private:
-  /// Creates an operation that runs as its description's mathematics.
+  /// Creates an operation that computes the mathematics of its description.
   template <class Desc>
   std::unique_ptr<Op> op(const Desc& d) {
     return std::make_unique<ReferenceOp>(reference::maths_of(d), keep_);

@@ -13,7 +13,7 @@ namespace dpt::testing {
 struct ZipStyle {
   bool deflated = false;
   bool zip64 = false;  ///< sizes in the zip64 field of both headers, as for files above 4 GiB
-  int method = -1, flags = 0;  ///< what the headers claim; -1: the true method
+  int method = -1, flags = 0;  ///< values in the headers; -1: the true method
   bool has_crc = true;         ///< false: writes 0, as torch.save may do
 };
 

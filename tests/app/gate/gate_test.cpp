@@ -74,7 +74,7 @@ TEST_CASE("verdict files are checked before the run, and replace no other files"
   write_file(w.dir.file("old.md"), "# dpt train: old");
   CHECK(w.train({"--require", "test/loss<100", "--verdict", "old.md", "--dry-run"}).exit_code == 0);
   CHECK(w.text("old.md") == "# dpt train: old");
-  // A file that cannot be written in the end is a failure, unless an earlier failure takes
+  // If a file cannot be written at the end, the command fails, unless an earlier failure takes
   // precedence.
   CHECK(w.eval({"--require", "test/loss<100", "--verdict", "/dev/full"}).exit_code == 3);
   const Finished both = w.eval({"--require", "test/loss<0", "--verdict", "/dev/full"});

@@ -144,7 +144,7 @@ class Call {
     fails_ = number_ == shim().fail_at;
     inode_ = inode_of(path_);
   }
-  /// Returns the errno with which the call fails instead of being made; 0 to make it.
+  /// Returns the errno with which the call must fail; 0 if it must be made.
   int failure() const {
     if (!fails_ || shim().fault == "short" || shim().fault == "nothing") return 0;
     if (shim().fault == "KILL") kill(getpid(), SIGKILL);
