@@ -1,7 +1,8 @@
 // Invalid configs checked against all built-in kinds: the exact text of every error.
 //
-// Lists of known names come from the catalog ("@kinds", "@keys"), so that a new layer or field
-// changes nothing here. yaml-cpp's own messages differ between its versions ("@any").
+// In the expected texts, "@kinds" and "@keys" stand for lists of known names from the catalog, so
+// that a new layer or field changes nothing here. "@any" stands for messages of yaml-cpp, which
+// differ between its versions.
 #include <doctest/doctest.h>
 
 #include <string>

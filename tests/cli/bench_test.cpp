@@ -95,7 +95,7 @@ TEST_CASE("bench runs the steps of a run, from the weights that it is given") {
   REQUIRE(whole.size() == 12);
   const std::vector<std::string> bench = {"bench", "small.yaml", "--losses", "--steps",
                                           "6",     "--rounds",   "1"};
-  // One round to warm up and one to time, which crosses from epoch to epoch.
+  // One round warms up, and one is timed. Their steps cross from epoch to epoch.
   const Finished fresh = w.run_well(bench);
   CHECK(loss_lines(fresh.out) == whole);
   check_contains(fresh.out, " images/s (median of 1 round of 6 steps; ");

@@ -127,7 +127,7 @@ TEST_CASE("a baseline of an earlier release has its best epoch in its log, or is
     CHECK(w.eval("val/loss>baseline", "runs/tiny").exit_code == 7);
     CHECK(w.train("val/" + w.condition()).exit_code == 0);
   }
-  // The earlier release's summary is refused without the log of its run.
+  // Without the log of its run, the earlier release's summary is refused.
   write_file(w.dir.file("alone.json"), older.dump());
   const Finished refused = w.eval("val/loss>=baseline", "alone.json");
   CHECK(refused.exit_code == 3);
@@ -139,7 +139,7 @@ TEST_CASE("a baseline of an earlier release has its best epoch in its log, or is
   CHECK(w.eval("val/loss>=0", "alone.json").exit_code == 0);
   write_file(w.dir.file("alone.json"), whole.dump());
   CHECK(w.eval("val/loss>=baseline", "alone.json").exit_code == 0);
-  // The summary is refused with the log of another run.
+  // The summary is also refused if the log is that of another run.
   json other = older;
   other["best"]["val/loss"] = 123;
   w.write_summary(other);
@@ -179,7 +179,7 @@ TEST_CASE("runs and compare list the results of the best epoch") {
   summary.erase("best_val");
   w.write_summary(summary);
   check();
-  // Remove the summary, as if the process was killed or still runs.
+  // Remove the summary, as if the process had been killed or were still running.
   fs::remove(w.file("summary.json"));
   check();
   // Without evaluations in the log the best epoch is unknown.

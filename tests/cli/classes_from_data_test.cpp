@@ -17,7 +17,7 @@ std::string zoo_config(const std::string& data, const std::string& model,
          "}\noptimizer: {type: Adam, lr: 0.01}\ntrain: {epochs: 1}\ndevices: [cpu]\n" + more;
 }
 
-/// Checks that all commands use the same number of outputs, and that the run keeps it.
+/// Checks that all commands use the same number of outputs, and that the run keeps this number.
 void check_outputs(const Workplace& w, int outputs) {
   CHECK(w.run_well({"config", "check", "small.yaml"}).out.find(": ok: ") != std::string::npos);
   const std::string number = fmt::format("classes: {}\n", outputs);

@@ -386,7 +386,7 @@ TEST_CASE("a dry run counts the memory of the samples that run at once") {
     return w.run_well({"train", "small.yaml", "--dry-run", override_text}).out;
   };
   check_contains(said("seed=1"), "(8 of 8 images on 1 replica, 8 at once)");
-  // Check a batch larger than the data set, and one larger than a CPU runs at once.
+  // Check a batch larger than the data set, and one too large for a CPU to run at once.
   check_contains(said("data.batch_size=1073741824"), "(40 of 40 images on 1 replica, 40 at once)");
   check_contains(
       w.run_well({"train", "small.yaml", "--dry-run", "data.batch_size=1000", "data.size=2008"})

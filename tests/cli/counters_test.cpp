@@ -178,7 +178,7 @@ TEST_CASE("more epochs under a schedule over the whole run: the change of rate i
       more.err,
       "train.epochs was 2 and is now 4 (train.on_more_epochs: stretch): the learning rate of "
       "step 25 is 0.025, that of step 48 is ");
-  // The epochs are the same, and the schedule does not depend on them: no message is needed.
+  // No message is needed if the epochs are the same, or if the schedule does not depend on them.
   const Finished again = w.run({"train", "small.yaml", "train.epochs=4"}, cosine);
   CHECK(again.err.find("learning rate of step") == std::string::npos);
   REQUIRE(w.run({"train", "small.yaml", "train.epochs=1", "--run-dir", "c"}).exit_code == 0);

@@ -356,7 +356,7 @@ TEST_CASE("an image that cannot be read ends a run, which has saved its last ste
       }
     }
   }
-  // The torn file has the same size, so by names and sizes the data is the run's.
+  // The torn file has its old size, so names and sizes are still those of the run's data.
   std::string torn = kImage;
   torn.replace(40, 20, 20, '\0');
   const auto train = [&](const std::string& folder, std::vector<std::string> more) {

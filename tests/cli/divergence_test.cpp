@@ -79,7 +79,7 @@ TEST_CASE("a run that diverges ends with 5, repeats itself, and continues with a
   const std::int64_t regular = (step - 2) / 5 * 5;
   CHECK(back["step"] == regular);
   CHECK(back["lr_scale"] == 0.01);
-  // Each step occurs once, with the learning rate that it was finally trained with.
+  // Each step occurs once, with the learning rate with which it was finally trained.
   std::set<std::int64_t> steps;
   for (const json& line : events(w.log(), "step")) {
     CHECK(steps.insert(line["step"].get<std::int64_t>()).second);

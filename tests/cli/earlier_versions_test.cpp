@@ -76,8 +76,8 @@ TEST_CASE("earlier versions: a run continues to the same bits as from a file of 
   for (const std::string& version : earlier_versions()) {
     CAPTURE(version);
     const EarlierRun w(version);
-    // The state equals the one that this release writes: it is read, and written again one step
-    // later.
+    // For comparison, this release resumes the run in another folder. One step later, it saves a
+    // checkpoint there in its own format.
     const Finished moved = w.run_well(
         {"train", "small.yaml", "--run-dir", "today", "--resume", "r", "--max-steps", "13"});
     check_contains(moved.err, "at step 12 (epoch 3)");

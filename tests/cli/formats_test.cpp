@@ -125,7 +125,7 @@ TEST_CASE("formats: a CSV file of images is trained and resumed, and one that is
   check_contains(other.err,
                  "expected images as the run read them (data.cache_shorter_side=full), found 4");
   w.run_well(smaller, {"--allow-other-data"});
-  // Several processes create the file together, once.
+  // Several processes create the file together, and only once.
   w.run_well({"train", "small.yaml", "data.cache=shared", "--run-dir", "two", "--nproc", "2"});
   CHECK(std::filesystem::file_size(w.dir.file("shared/train.pack")) ==
         std::filesystem::file_size(w.dir.file("cache/train.pack")));

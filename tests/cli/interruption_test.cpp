@@ -91,9 +91,9 @@ TEST_CASE("kill -9 at random instants, then the same command: equal weights, bes
   const std::string folder = w.dir.file("cut");
   for (int starts = 0; kills < 20; ++starts) {
     REQUIRE(starts < 200);
-    // Kill after a random number of new log lines, not after a time: zero hits the start and
-    // loading, and larger numbers come after saved checkpoints. The polling interval adds
-    // randomness.
+    // Kill after a random number of new log lines, not after a time. With zero lines, the kill hits
+    // the start and the loading; with more lines, it comes after saved checkpoints. The polling
+    // interval adds randomness.
     const std::int64_t lines = log_lines(folder) + static_cast<std::int64_t>(random() % 12);
     Program program(command, w.dir.path(), w.logs);
     REQUIRE(wait_until([&] { return !program.is_running() || log_lines(folder) >= lines; }));

@@ -35,8 +35,8 @@ train: {epochs: 3, early_stopping: {monitor: val/per_class_auroc, patience: 2}}
 devices: [cpu]
 )";
 
-/// Returns a table of N samples whose tags depend on which of their numbers are large. Only
-/// training samples have the tag `rare`.
+/// Returns a table with one row per sample. A row has three numbers, and tags that depend on which
+/// of the numbers are large. Only training samples have the tag `rare`.
 std::string table(int samples, int seed, bool has_rare) {
   std::string text = "x,y,z,tags\n";
   for (int i = 0; i < samples; ++i) {

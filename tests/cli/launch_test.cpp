@@ -107,7 +107,7 @@ TEST_CASE(
       "printf '%s\\n' $DPT_RANK $DPT_WORLD_SIZE $DPT_LOCAL_RANK $DPT_LOCAL_SIZE $DPT_PORTS "
       "$DPT_JOB "
       "$DPT_TOKEN > env.$DPT_RANK; "
-      // A shell uses the last of several values of a variable, getenv the first.
+      // If a variable has several values, a shell uses the last one and getenv the first.
       "tr '\\0' '\\n' < /proc/$$/environ | grep -c -e ^DPT_TOKEN= -e ^DPT_RANK= > count.$DPT_RANK";
   const auto mine = [] {
     setenv("DPT_TOKEN", "mine", 1);
@@ -263,7 +263,7 @@ TEST_CASE(
   }
 }
 
-/// Returns a script in which rank 1 fails once the others, which run forever, have set `trap`.
+/// Returns a script in which all ranks set `trap`. Rank 1 then fails, and the others run forever.
 std::string others_continue(const std::string& trap) {
   return "trap '" + trap +
          "' TERM; echo > ready.$DPT_RANK; [ $DPT_RANK = 1 ] && { until [ -e ready.0 ] && [ -e "

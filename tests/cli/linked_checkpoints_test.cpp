@@ -44,8 +44,8 @@ struct LinkedRuns : KeptRuns {
     CHECK(fs::is_symlink(dir.file(folder + "/checkpoints")));
     return finished.err;
   }
-  /// Checks that `train` with several options and `runs --restore` change nothing and end with
-  /// code 3 and `text`.
+  /// Checks that `train` with several options and `runs --restore` change nothing, and that they
+  /// end with exit code 3 and a message that contains `text`.
   void check_asks_for_disk(const std::string& folder, const std::string& text) const {
     for (const Words& more : {Words{"seed=4"}, Words{"--overwrite"}}) {
       CAPTURE(more.front());

@@ -1,5 +1,5 @@
-// Settings that are allowed but probably unintended: warnings of dpt config check and of the start
-// of dpt train.
+// Settings that are allowed but probably unintended. dpt config check and the start of dpt train
+// warn of them.
 #include <doctest/doctest.h>
 
 #include <filesystem>

@@ -362,7 +362,7 @@ devices: [cpu]
   INFO(eval.err);
   REQUIRE(eval.exit_code == 0);
   const std::string csv = read_file(dir.file("p.csv"));
-  // The target of a link, a pipe and a device are written to, not replaced.
+  // A pipe, a device and the target of a link are written to, not replaced.
   write_file(dir.file("target.csv"), "index,label of an earlier table");
   std::filesystem::create_symlink("target.csv", dir.file("link.csv"));
   REQUIRE(mkfifo(dir.file("pipe").c_str(), 0600) == 0);

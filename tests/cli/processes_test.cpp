@@ -78,7 +78,7 @@ TEST_CASE_FIXTURE(InWorld, "Exact mode gives the same bits on every layout of pr
   CHECK((bits("two") == expected));
   train_on("uneven", {"cpu", "cpu,cpu", "cpu"});
   CHECK((bits("uneven") == expected));
-  // Half of the run uses one layout, half another.
+  // The two halves of the run use different layouts.
   train_on("four", {"cpu", "cpu", "cpu", "cpu"}, {"--max-steps", "17"});
   train_on("four", {"cpu,cpu", "cpu"});
   CHECK((bits("four") == expected));
@@ -351,8 +351,8 @@ train: {epochs: 2}
 devices: [cpu]
 )");
   // Each process has a separate folder, in which the samples of the other process are unreadable.
-  // Rank 0 reads two of every four. (Before a run, processes compare only names and sizes of
-  // images.)
+  // Rank 0 reads two of every four samples. (Before a run, processes compare only names and sizes
+  // of images.)
   for (const int rank : {0, 1}) {
     for (int i = 0; i < 16; ++i) {
       const std::string folder =

@@ -35,7 +35,7 @@ struct Watched : Tiny {
     return words;
   }
   /// Returns the value of a metric whose labels after `run` and `folder` are `labels`; empty if
-  /// none.
+  /// there is none.
   std::string value(const std::string& name, const std::string& labels = {}) const {
     const std::string text = "\n" + read_file(path);
     const std::string begin = "\n" + name + "{run=\"tiny\",folder=\"";

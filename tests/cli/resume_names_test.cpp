@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Changes the byte at a place of a checkpoint; by default the last one, which is data.
+/// Changes one byte of a checkpoint, counted from its end; 1 is the last byte, which is data.
 void change_byte(const std::string& path, std::size_t from_end = 1) {
   std::string bytes = read_file(path);
   REQUIRE(bytes.size() > from_end);
@@ -28,7 +28,7 @@ void damage_header(const std::string& path) {
   change_byte(path, read_file(path).size() - 8);
 }
 
-/// Returns the last line of a message that is indented by two spaces, without the indent.
+/// Returns the last of the message's lines that are indented by two spaces, without the indent.
 std::string command_in(const std::string& text) {
   const std::size_t begin = text.rfind("\n  ");
   REQUIRE(begin != std::string::npos);
@@ -182,8 +182,8 @@ TEST_CASE("back to a branch that was left: its log lines come back, each step on
   std::vector<std::int64_t> epochs;
   for (const json& event : w.events("epoch")) epochs.push_back(event["epoch"]);
   CHECK(epochs == Steps{1, 2, 3});
-  // metrics.abandoned.jsonl keeps the repeated steps of this branch and the steps of the other
-  // branch, each once.
+  // metrics.abandoned.jsonl has the repeated steps of this branch and the steps of the other
+  // branch. It lists each of them only once.
   std::vector<std::int64_t> gone = logged_steps(w.events("step", "r", "metrics.abandoned.jsonl"));
   std::sort(gone.begin(), gone.end());
   Steps expected;
@@ -249,7 +249,7 @@ TEST_CASE("back to a branch whose best is an ancestor that is moved aside: the b
   };
   const auto best_of_branch = state_of(w.checkpoint(16)).best_step;
   train({"--resume", "12", "--max-steps", "14"});
-  // Without the log of the branch its ancestors are unknown, so they move.
+  // Without the log of the branch, its ancestors are unknown, so they are moved aside.
   fs::remove(w.dir.file("r/checkpoints/abandoned-1/metrics.jsonl"));
   const std::string back =
       train({"--resume", "abandoned-1/" + dpt::checkpoint_name(16), "--max-steps", "17"});
@@ -288,7 +288,7 @@ TEST_CASE("if only the best of a run is left, a new run says where it is and how
   check_contains(command_in(plain.err), " --resume r/best.safetensors");
   CHECK(w.events("step").size() == 36);
 
-  // Make the log that of a run whose only checkpoint was its best.
+  // Change the log to that of a run whose only checkpoint was its best.
   std::string lines;
   std::istringstream log(read_file(w.dir.file("r/metrics.jsonl")));
   for (std::string line; std::getline(log, line);) {

@@ -139,8 +139,8 @@ TEST_CASE("rollback: a run resumed from linked checkpoints finds what it goes ba
   const Rollbacks w;
   const std::string keep = "checkpoint.keep_last=1";
   w.run_well(w.command("source", "3"), {keep, "--max-steps", "12"});
-  // Make best.safetensors the only file with step 5, the best at step 10, to which the rollback
-  // returns.
+  // Make best.safetensors the only file with step 5. The rollback returns to step 10, at which step
+  // 5 is the best.
   const std::string checkpoints = "source/checkpoints";
   REQUIRE(fs::exists(w.dir.file(checkpoints + "/step-00000010.safetensors")));
   fs::remove(w.dir.file(checkpoints + "/step-00000005.safetensors"));

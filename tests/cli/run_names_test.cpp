@@ -1,4 +1,5 @@
-// The run that belongs to a config: by the name in it, the name of its file, or its folder.
+// The run that belongs to a config. It is found by the config's `name`, by the name of its file, or
+// by its folder.
 #include <doctest/doctest.h>
 
 #include <fcntl.h>

@@ -312,8 +312,8 @@ TEST_CASE("runs: the best of a run that continues is what its file says") {
   w.run_well({"train", "small.yaml", "train.epochs=2"});
   const std::string log = w.dir.file("runs/tiny/metrics.jsonl");
   const auto best = json_out(w, {"runs"})["runs"][0]["best"];
-  // The result that ends the log is of an earlier process, on another branch, because the next
-  // process was killed.
+  // The log ends with a result of an earlier process on another branch, because the next process
+  // was killed.
   std::string text = read_file(log);
   const std::size_t end = text.find(R"("best":{"val/accuracy":)");
   REQUIRE(end != std::string::npos);
@@ -383,15 +383,16 @@ TEST_CASE("runs that differ in seed or fold only are repetitions") {
   ended.back() = false;
   const auto groups = dpt::groups_of_runs(configs, ended);
   REQUIRE(groups.size() == 3);
-  // Runs on the folds of one division into five are a group; other divisions, other options and a
-  // repeated fold do not belong to it.
+  // Runs on the folds of one division into five form a group. Runs with another division, other
+  // options or a repeated fold do not belong to it.
   CHECK(groups[0].runs == std::vector<std::size_t>{0, 1, 4});
   CHECK(groups[0].over == std::vector<std::string>{"data.val_split.fold"});
   CHECK(groups[1].runs == std::vector<std::size_t>{6, 7});
   CHECK(groups[1].over == std::vector<std::string>{"seed"});
   CHECK(groups[2].runs == std::vector<std::size_t>{8, 9});
   CHECK(groups[2].over == std::vector<std::string>{"data.val_split.fold", "seed"});
-  // With data.normalize: auto each fold measures its own numbers; given numbers are an option.
+  // With data.normalize: auto, each fold measures its own numbers. Given numbers count as an
+  // option.
   for (const bool is_auto : {true, false}) {
     std::vector<ConfigValues> two = {configs[0], configs[1]};
     for (ConfigValues& each : two) {

@@ -43,7 +43,7 @@ TEST_CASE(
     const json summary = json::parse(read_file(w.dir.file(folder + "/summary.json")));
     CHECK(summary["status"] == "ok");
     CHECK(summary["steps"] == 24);
-    // No message may end up in a file that reuses the number of a closed stream.
+    // No message may end up in a file that reuses the descriptor of a closed stream.
     for (const std::string& line : lines_of(read_file(w.dir.file(folder + "/metrics.jsonl")))) {
       CHECK(json::accept(line));
     }

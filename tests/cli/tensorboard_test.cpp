@@ -20,7 +20,7 @@ TEST_CASE("event files have the scalars of the log, each step once, after a kill
                                           "checkpoint.every=2",
                                           "log={every: 1, tensorboard: true}"};
   w.run_well(words, {"--max-steps", "10"});
-  // The folder looks as if the run was killed after step 10: the steps after the remaining
+  // The folder looks as if the run had been killed after step 10. The steps after the remaining
   // checkpoint are repeated.
   const Finished resumed = w.run_well(words);
   CHECK(resumed.err.find("warning") == std::string::npos);
@@ -34,7 +34,8 @@ TEST_CASE("event files have the scalars of the log, each step once, after a kill
     CHECK(entry.path().filename().string().starts_with("events.out.tfevents."));
   }
   CHECK(files >= 2);
-  // --overwrite treats the files as part of the run; without the option there are none.
+  // --overwrite treats the files as part of the run. Without log.tensorboard there are no such
+  // files.
   w.run_well({"train", "small.yaml", "--run-dir", "plain"});
   CHECK_FALSE(fs::exists(w.dir.file("plain/tensorboard")));
 

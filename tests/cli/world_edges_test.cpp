@@ -1,5 +1,5 @@
-// Edge cases of a world of processes: exit codes of the first cause, descriptor limits, jobs whose
-// tasks were not started, and worlds without a token.
+// Edge cases of a world of processes: the exit code of the first cause, descriptor limits, jobs
+// whose tasks were not started, and worlds without a token.
 #include <doctest/doctest.h>
 #include <sys/resource.h>
 
@@ -41,7 +41,7 @@ TEST_CASE("every process ends with the exit code of the first cause") {
     auto& its = arguments[cause.rank];
     if (cause.code == 4) its.resize(its.size() - 2);
     its.insert(its.end(), cause.more.begin(), cause.more.end());
-    if (cause.code == 3) {  // all need the option
+    if (cause.code == 3) {  // all processes need the option
       for (auto& each : arguments) {
         if (&each != &its) each.insert(each.end(), cause.more.begin(), cause.more.end());
       }

@@ -1,6 +1,6 @@
 // Random damage to every kind of file: a reader either succeeds or throws dpt::Error, without
 // excessive memory use. The damage is seeded, so that failures are reproducible. The sanitizer
-// builds run this.
+// builds run this test.
 #include <algorithm>
 #include <filesystem>
 #include <random>

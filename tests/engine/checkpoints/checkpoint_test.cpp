@@ -539,7 +539,7 @@ TEST_CASE("retention knows its own files, those that are needed, and those of an
   CHECK(steps() == Steps{9, 5, 4, 1});
 
   // A damaged file is detected although it was verified before, even if its modification time is
-  // set back, and it displaces no good one.
+  // set back. It displaces no good file.
   const auto time = std::filesystem::last_write_time(path(5));
   const std::string good = read_all(path(5));
   std::string bytes = good;

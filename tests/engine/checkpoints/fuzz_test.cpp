@@ -1,5 +1,5 @@
 // Random damage to files of torch.save: they are read or refused, without excessive memory use. The
-// sanitizer builds run this.
+// sanitizer builds run this test.
 #include <doctest/doctest.h>
 
 #include "engine/checkpoints/torch_file.h"

@@ -408,7 +408,7 @@ TEST_CASE("a counter that the file lacks is 0, and a pattern may name it") {
   CHECK(l.report.missing.empty());
   CHECK(l.report.zeroed == Names{"bn1.num_batches_tracked"});
   CHECK(l.at(2, 0) == 0);
-  // Older configs list the counter, because this used to be an error.
+  // Older configs list the counter, because a missing counter used to be an error.
   l.spec.expect_missing = {"bn1.*"};
   l.load();
   CHECK(l.report.missing == Names{"bn1.num_batches_tracked"});

@@ -51,7 +51,7 @@ std::vector<std::string> run_links(int size, const std::function<LinkOptions(int
   return errors;
 }
 
-/// Sends `count` numbers from each process to each other one, and checks what arrives.
+/// Sends `count` numbers from each process to every other process, and checks what arrives.
 void exchange_numbers(ProcessLinks& links, std::size_t count) {
   const auto size = static_cast<std::size_t>(links.size());
   const auto value = [&](std::size_t from, std::size_t to) {
@@ -155,7 +155,7 @@ TEST_CASE("Strangers on every port of the links change nothing") {
       [](ProcessLinks& links) { exchange_numbers(links, 1000); },
       [&](int rank, const std::string& invitation) {
         const std::lock_guard lock(mutex);
-        // These connections stay open, and exceed the number that is kept at once.
+        // These connections stay open. They are more than a process keeps at once.
         for (int i = 0; i < 40; ++i) {
           strangers.come(invitation, "");
           strangers.come(invitation, std::string(200, '\xff'));

@@ -39,7 +39,7 @@ Values sum_of(const std::vector<Values>& shards, std::int64_t first, int level) 
 
 enum class Out { own_buffer, first_part, last_part };
 
-// Reduces with each rank owning a range of shards and contributing its maximal nodes. Returns the
+// Sums the shards. Each rank owns a range of shards and contributes its maximal nodes. Returns the
 // results of all ranks.
 std::vector<Values> reduce(int ranks, std::int64_t shards, std::int64_t count, bool exact, Out out,
                            int rounds = 1) {

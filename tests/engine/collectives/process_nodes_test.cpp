@@ -1,5 +1,5 @@
-// The nodes that each process contributes to a sum: how its ranks' parts build them, and that all
-// nodes together cover every shard once.
+// The nodes that each process contributes to a sum. They are built from the parts of its ranks, and
+// the nodes of all processes together cover every shard once.
 #include "engine/collectives/process_nodes.h"
 
 #include <doctest/doctest.h>

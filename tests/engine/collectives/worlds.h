@@ -70,7 +70,8 @@ struct WorldRank {
 };
 
 struct WorldOptions {
-  /// True if a failure aborts every process, as the control channel does; false: only its own.
+  /// True if a failure aborts every process, as with the control channel; false if it aborts only
+  /// its own.
   bool tells_all = false;
   /// Receives the process and the operation in which it waits.
   std::function<void(int process, const char* operation)> waiting;
@@ -130,7 +131,7 @@ inline std::vector<std::string> run_processes(const Layout& layout,
         beside.reset();
         links.reset();
       }
-      // A process that still works must not lose data sent by this one, or its group.
+      // A process that still works must not lose the data or the group of this one.
       gather("has ended");
     });
   }

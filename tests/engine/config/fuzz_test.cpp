@@ -1,4 +1,4 @@
-// Whatever a config contains, the reader quickly returns a spec or issues.
+// Whatever a config contains, the reader quickly returns a spec or a list of issues.
 #include <doctest/doctest.h>
 
 #include <chrono>

@@ -22,7 +22,7 @@ TEST_CASE("a star is any number of characters, a question mark one") {
   CHECK(matches_pattern("conv1.weight", "conv1.weight"));
   CHECK_FALSE(matches_pattern("conv1", "conv1.weight"));
   CHECK_FALSE(matches_pattern("conv1.weightx", "conv1.weight"));
-  // A star must be able to match more than the first fit.
+  // A star must also match beyond the first place where the rest of the pattern begins to fit.
   CHECK(matches_pattern("*ab*ab", "abxabab"));
   CHECK_FALSE(matches_pattern("*ab*abc", "abxabab"));
   CHECK(matches_pattern("a**b", "ab"));

@@ -250,7 +250,7 @@ TEST_CASE("patches of configs that extend one another add up; other layers drop 
   const TrainSpec spec = load_spec(small_catalog(), top);
   CHECK(net_lines(spec) == with_lines(with_lines(kPlainNet, 0, 1, {"conv1 Conv2d 32"}), 8, 1,
                                       {"layer1.2.conv1 Conv2d 5"}));
-  // Origins show the source of each value. As with `extends`, the config is shown as the result.
+  // Origins show the source of each value. As with `extends`, the shown config is the result.
   CHECK(spec.origins.at("model.layers.0.out_channels").file == folder.file("middle.yaml"));
   CHECK(spec.origins.at("model.layers.0.kernel_size").file == folder.file("base.yaml"));
   const std::string text = shown(spec);
@@ -343,7 +343,7 @@ TEST_CASE("a config that extends one with a network of the zoo") {
   };
   CHECK(extended("{width: 2}")[0] == "layer1.0.conv1 Conv2d 2");
   CHECK(extended("{zoo: tiny, width: 2}")[0] == "layer1.0.conv1 Conv2d 2");
-  // Another network, or layers, replace all of the first one except its input.
+  // Another network, or a list of layers, replaces everything in the first one except its input.
   CHECK(extended("{zoo: tinier, classes: 3}")[0] == "conv1 Conv2d 4");
   CHECK(extended("{layers: [{type: ReLU}]}") == Texts{"0 ReLU"});
 }

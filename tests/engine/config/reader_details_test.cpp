@@ -159,7 +159,7 @@ TEST_CASE("closest(): the largest distance that still matches") {
   const auto near = [](const std::string& word, const Texts& names) {
     return closest(word, names);
   };
-  // One error is tolerated in any word, one per three letters in longer words.
+  // One error is tolerated in any word; in longer words, one per three letters.
   CHECK(near("ab", {"ac"}) == "ac");
   CHECK(near("ab", {"cd"}) == "");
   CHECK(near("abcde", {"abcxy"}) == "");

@@ -238,7 +238,7 @@ TEST_CASE("the schema of each sort of field") {
   CHECK(layer["allOf"][1] == json::parse(R"({"if": {"properties": {"type": {"const": "ReLU"}},
       "required": ["type"]}, "then": {"$ref": "#/$defs/layer.ReLU"}})"));
 
-  // The kind of a schedule may be omitted, which selects the default.
+  // If the kind of a schedule is omitted, the default kind is used.
   const json& schedule = required["lr_schedule"];
   CHECK_FALSE(schedule.contains("required"));
   CHECK(schedule["if"] == json::parse(R"({"not": {"required": ["type"]}})"));

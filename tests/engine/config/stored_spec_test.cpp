@@ -238,7 +238,7 @@ TEST_CASE("inputs that are written and those that follow from the order are the 
                                                    "    - {type: Linear, name: fc, "
                                                    "out_features: 10, from: f}\n"))
             .empty());
-  // The function is the same, but positions in the buffers and random draws differ.
+  // The network computes the same function, but positions in the buffers and random draws differ.
   CHECK(changes_of(branches("a", "b", ""), branches("b", "a", "")) ==
         Texts{"model.layers: the order differs: stem, a, b, sum, ... -> stem, b, a, sum, ..."});
   std::string other = branches("a", "b", "");

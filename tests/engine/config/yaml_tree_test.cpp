@@ -215,7 +215,7 @@ TEST_CASE("size, depth and the growth of aliases are bounded") {
   std::string ladder = "a0: &a0 [1]\n";
   for (int i = 1; i < 200; ++i) ladder += fmt::format("a{}: &a{} [*a{}]\n", i, i, i - 1);
   CHECK(first_issue(ladder).find("levels of nesting") != std::string::npos);
-  // As many keys as fit: finding duplicates must not take quadratic time.
+  // The largest number of keys that fits: finding duplicates must not take quadratic time.
   std::string wide;
   for (int i = 0; i < 210'000; ++i) wide += fmt::format("k{}: 1\n", i);
   CHECK(first_issue(wide).find("expected at most 400000 values") != std::string::npos);
