@@ -98,7 +98,8 @@ Bytes png_header(std::uint32_t width, std::uint32_t height) {
       file[at + i] = static_cast<std::uint8_t>(value >> (24 - 8 * i));
     }
   };
-  // Signature 8, length 4, then "IHDR" and its 13 bytes, then their checksum.
+  // The file begins with a signature of 8 bytes, a length of 4 bytes, "IHDR" with its 13 bytes, and
+  // their checksum.
   put(16, width);
   put(20, height);
   put(29, static_cast<std::uint32_t>(crc32(0, file.data() + 12, 17)));

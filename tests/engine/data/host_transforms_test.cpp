@@ -85,7 +85,7 @@ TEST_CASE("pixels after a transform are torchvision's on PIL images") {
     CHECK(found.height == expected.height);
     REQUIRE(found.width == expected.width);
     const auto [count, most] = difference(found, expected);
-    // torchvision adds in another order in a blur: see image_ops.h.
+    // In a blur, torchvision adds in another order: see image_ops.h.
     CHECK(most <= (operation == "blur" ? 1 : 0));
     CHECK(count <= (operation == "blur" ? expected.pixels.size() / 50 : 0));
     ++counts[operation];

@@ -25,7 +25,7 @@
 namespace dpt {
 namespace {
 
-/// Images of 3 channels and different sizes, one of which cannot be read.
+/// Images of 3 channels and different sizes. One image cannot be read.
 class Images final : public DataSource {
  public:
   explicit Images(std::string fingerprint = "pictures", std::int64_t bad = 4)

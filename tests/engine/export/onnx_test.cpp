@@ -204,7 +204,8 @@ TEST_CASE("every type of layer becomes operations that make a good graph") {
     CAPTURE(each.options);
     known.insert(each.type);
     const std::string comma = each.options[0] == '\0' ? "" : ", ";
-    // A layer that names its inputs does not read the Add, which would then have no reader.
+    // A layer that names its inputs does not read the Add. Without a reader, the Add must be left
+    // out.
     const bool is_joining = std::string(each.options).starts_with("from:");
     std::string layers =
         "    - {type: Conv2d, name: a, out_channels: 4, kernel_size: 1}\n"

@@ -1,5 +1,5 @@
-// Transforms become ONNX operations: arithmetic on known sizes is done by the exporter, on others
-// by the graph.
+// Transforms become ONNX operations. The exporter does the arithmetic on known sizes, and the graph
+// does the arithmetic on other sizes.
 #include "engine/export/preprocessing.h"
 
 #include <doctest/doctest.h>
@@ -19,7 +19,7 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-/// A writer that records operations in the order in which they are written, and their inputs.
+/// A writer that records operations and their inputs, in the order in which they are written.
 struct Recorder final : OpWriter {
   std::string op(const std::string& type, std::vector<std::string> inputs,
                  std::vector<OpAttribute>) override {

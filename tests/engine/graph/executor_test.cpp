@@ -203,7 +203,7 @@ TEST_CASE("the memory plan is right for random chains") {
   }
 }
 
-/// The images of a network of which all have one shape, so that any of them may be added.
+/// Images of a network. All have the same shape, so any of them may be added to one another.
 struct ImagesOfOneShape {
   ModelSpecBuilder& model;
   std::vector<std::string> images = {"input"};

@@ -188,19 +188,20 @@ TEST_CASE("batch norm completes its gradient in place of a sum of two and of a R
   for (const int norm : {bn1, bn2, bn3}) needs[norm].completes_dy = true;
   const MemorySchedule s = make_memory_schedule(plan, 2, true, needs);
 
-  // The last block: only the ReLU, whose gradient has one reader.
+  // In the last block, bn3 takes over only the ReLU, whose gradient has one reader.
   CHECK(apart.nodes[block2].dy != kNowhere);
   CHECK(s.nodes[block2].dy == kNowhere);
   CHECK(s.nodes[bn3].dy_parts == std::vector<int>{apart.nodes[block2].dy});
   CHECK(s.nodes[bn3].dy_gate == s.nodes[block2].y);
   CHECK(s.nodes[bn3].dy == apart.nodes[bn3].dy);
-  // The first block: the sum of the gradients of its two readers, and its ReLU.
+  // In the first block, bn2 takes over the ReLU and the sum of the gradients of the block's two
+  // readers.
   REQUIRE(apart.nodes[conv3].sums.size() == 1);
   CHECK(s.nodes[conv3].sums.empty());
   CHECK(s.nodes[block1].dy == kNowhere);
   CHECK(s.nodes[bn2].dy_parts == apart.nodes[conv3].sums[0].parts);
   CHECK(s.nodes[bn2].dy_gate == s.nodes[block1].y);
-  // The stem: only the sum.
+  // In the stem, bn1 takes over only the sum.
   REQUIRE(apart.nodes[conv2].sums.size() == 1);
   CHECK(s.nodes[conv2].sums.empty());
   CHECK(s.nodes[bn1].dy_parts == apart.nodes[conv2].sums[0].parts);

@@ -63,7 +63,8 @@ inline Plan unfused_plan(const TrainSpec& spec) {
   return plan;
 }
 
-/// A batch that depends only on the seed: samples in the data set's order, and the selected ones.
+/// A batch that depends only on the seed. It holds all samples in the data set's order, and the
+/// selected samples.
 struct TestBatch {
   TestBatch(const Plan& plan, std::int64_t batch, std::uint64_t seed = 1) : size(batch) {
     const std::int64_t sample = plan.input.elements();

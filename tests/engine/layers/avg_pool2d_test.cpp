@@ -27,7 +27,8 @@ TEST_CASE("AvgPool2d: the divisor is PyTorch's") {
   CHECK(out({}) == Values{0.5, 3});
   CHECK(out({{"count_include_pad", false}}) == Values{1, 3});
   CHECK(out({{"divisor_override", integer(4)}}) == Values{0.25, 1.5});
-  // ceil_mode's overhang never counts, padding does: the window over (4, overhang) divides by 1.
+  // The overhang of ceil_mode never counts, but padding does. The window over (4, overhang) divides
+  // by 1.
   const auto ceil = layer("AvgPool2d", pool({1, 2}, {{"ceil_mode", true}}));
   CHECK(output_of(*ceil, in, x) == Values{1.5, 4});
 }

@@ -82,8 +82,8 @@ TEST_CASE("Conv2d hands its options and its context to the backend") {
     CHECK(p.in == d.conv_out);
     CHECK(p.out == f.out);
     CHECK(p.training == training);
-    // The pooling's input gradient is the gradient of the convolution's output, from which that of
-    // its weights is computed.
+    // The pooling's input gradient is the gradient of the convolution's output. The gradient of the
+    // convolution's weights is computed from it.
     CHECK(p.input_gradient == training);
   }
 }

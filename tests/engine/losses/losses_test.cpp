@@ -39,7 +39,7 @@ std::string error_of(const Json& options, std::int64_t classes = 4, const Target
   return "no error";
 }
 
-/// Returns the number of outputs that rank above the label's.
+/// Returns the number of outputs that are ranked above the label's output.
 int rank_of(const float* logits, std::int64_t classes, std::int32_t label) {
   int rank = 0;
   for (std::int64_t c = 0; c < classes; ++c) {
@@ -112,8 +112,8 @@ TEST_CASE("losses, weights and gradients are those of PyTorch") {
       }
       CHECK(weights == to_floats(each["weights"]));
 
-      // The scale of the gradient includes the divisor, unless the loss is weighted: it is then
-      // known only after the sum.
+      // The scale of the gradient includes the divisor, unless the loss is weighted. The divisor of
+      // a weighted loss is known only after the sum.
       const auto scale =
           loss.is_weighted() ? std::nullopt : std::optional(1.0F / static_cast<float>(batch));
       std::vector<MetricSum> sums = {{SampleSum::none}};

@@ -60,7 +60,7 @@ void check_place(const World& world, int rank, int size, int local_rank, int loc
   CHECK(world.local_size == local_size);
 }
 
-/// Checks for eight consecutive ports below those that the system hands out.
+/// Checks that there are eight consecutive ports below those that the system hands out.
 void check_chosen_ports(const World& world) {
   REQUIRE(world.ports.size() == 8);
   for (std::size_t i = 0; i < 8; ++i) CHECK(world.ports[i] == world.ports[0] + static_cast<int>(i));

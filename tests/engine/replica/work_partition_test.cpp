@@ -149,7 +149,7 @@ TEST_CASE("a shard has as many micro-batches as were asked for, if it has so man
   CHECK(sizes(12, {256, 3}) == Sizes{4, 4, 4});
   CHECK(sizes(10, {256, 4}) == Sizes{3, 3, 2, 2});
   CHECK(sizes(3, {256, 5}) == Sizes{1, 1, 1});
-  // There are more micro-batches if that many samples may not run at once.
+  // If a micro-batch would be too large to run at once, there are more micro-batches.
   CHECK(sizes(12, {2, 3}) == Sizes{2, 2, 2, 2, 2, 2});
   CHECK(sizes(12, {256, 2}, 2) == Sizes{3, 3, 3, 3});
 }

@@ -290,7 +290,7 @@ TEST_CASE("a file that cannot be written is known at the start") {
   fs::create_directory(dir.file("folder.prom"));
   check_contains(why_no_prometheus_file(dir.file("folder.prom")),
                  "expected a file, found a folder");
-  // An existing file is replaced if dpt wrote it or if it is empty, else it stays.
+  // An existing file is replaced if dpt wrote it or if it is empty; otherwise it stays.
   write_file_atomically(dir.file("own.prom"), prometheus_text(small_state()));
   CHECK(why_no_prometheus_file(dir.file("own.prom")).empty());
   write_file_atomically(dir.file("empty.prom"), "");

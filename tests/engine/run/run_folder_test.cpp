@@ -318,12 +318,12 @@ TEST_CASE("the lock is seen without being taken, and locks of other programs do 
     CHECK(is_locked_run(path));
   }
   CHECK_FALSE(is_locked_run(path));
-  // An earlier version of dpt does not announce its lock, which is found all the same.
+  // An earlier version of dpt does not announce its lock, but the lock is found all the same.
   const FileHandle file = open_file(path + "/.lock", O_RDWR);
   REQUIRE(::flock(file.fd(), LOCK_EX | LOCK_NB) == 0);
   CHECK(is_locked_run(path));
   check_contains(refusal([&] { RunFolder second(path); }, ErrorKind::usage), "is in use by");
-  // A reader of an earlier version holds a shared lock for a moment, which does not count.
+  // A reader of an earlier version holds a shared lock for a moment. This lock does not count.
   REQUIRE(::flock(file.fd(), LOCK_SH | LOCK_NB) == 0);
   CHECK_FALSE(is_locked_run(path));
 }

@@ -170,8 +170,7 @@ TEST_CASE("lines past the moment of the resume move, once") {
   CHECK(abandon_log_lines(folder.path(), 10, 1) == 5);
   CHECK(read_whole_file(folder.file("metrics.abandoned.jsonl")) == moved);
   CHECK(abandon_log_lines(folder.path(), 10, 1) == 0);
-  // A test result at the end of the log moves, because it is measured again, unless its process
-  // finished.
+  // Unless its process finished, a test result at the end of the log moves: it is measured again.
   const std::string test = "{\"event\":\"eval\",\"epoch\":1,\"step\":10,\"split\":\"test\"}\n";
   write(test + kept);
   CHECK(abandon_log_lines(folder.path(), 10, 1) == 0);

@@ -248,8 +248,8 @@ TEST_CASE("the newest file begins with the hyperparameters, as TensorBoard's plu
       CHECK(hparams.at("optimizer.type").string_value() == "SGD");
       CHECK(hparams.at("nesterov").bool_value());
     }
-    // A new start removes the hyperparameters from older files, so only the newest file must have
-    // one.
+    // A new start removes the record of the hyperparameters from older files, so only the newest
+    // file must have one.
     CHECK(found <= 1);
     if (path == files_of(run.path()).back()) CHECK(found == 1);
   }

@@ -80,7 +80,7 @@ TEST_CASE("segments: a schedule that is held, and one that begins again with its
   };
   const auto near = [](double value) { return doctest::Approx(value).epsilon(1e-14); };
   for (const std::int64_t step : {0, 44, 89}) CHECK(rate({}, step) == rate({0, 0}, step));
-  // Runs for four epochs, then is held for the remaining five.
+  // The schedule runs for four epochs and is then held for the remaining five.
   CHECK(rate({0, 4}, 20) == near(0.5));
   CHECK(rate({0, 4}, 39) == near(1.0 / 40));
   CHECK(rate({0, 4}, 40) == near(1.0 / 40));

@@ -280,7 +280,8 @@ TEST_CASE("a kernel that is wrong at one place is found, with the place") {
   const auto y_count = static_cast<std::size_t>(2 * d.out.elements());
   const auto x_count = static_cast<std::size_t>(2 * d.in.elements());
   const std::size_t weights = 10 * 9 * 6;
-  // The error of one product that is missing or counted twice, and of one bit of a mantissa.
+  // The errors are those of a product that is missing or counted twice, and of one bit of a
+  // mantissa.
   for (const float error : {0.02F, -0.02F, 0.001F}) {
     for (const std::size_t at : {std::size_t{0}, y_count / 2, y_count - 1}) {
       const Fault fault{"output", false, [&](const OpArgs& args) { host(args.y)[at] += error; }};

@@ -263,8 +263,8 @@ TEST_CASE("train.swa: the same bits on any replicas, and over stops, also in an 
     const StartingPoint rest = checkpoint_of(job(3), folder, stop);
     CHECK((train_small(job(3), folder.path(), &rest) == one));
   }
-  // The state is as if the run had stopped during the evaluation after the third epoch, which is in
-  // the average but not finished.
+  // The state is as if the run had stopped during the evaluation after the third epoch. That epoch
+  // is already in the average, but not finished.
   const TempDir folder;
   train_small(job(1), folder.path(), nullptr, 15);
   StartingPoint rest = checkpoint_of(job(1), folder, 15);

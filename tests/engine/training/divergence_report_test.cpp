@@ -198,7 +198,7 @@ TEST_CASE("rollback: right before a bad step there is nothing to go back to") {
                  ". A rollback would go back to right before this step, where a lower learning "
                  "rate changes nothing. There is no checkpoint yet; ");
   CHECK(run.logged("rollback").empty());
-  // If instead an update overflows, a lower rate may avoid it.
+  // If an update overflows instead, a lower rate may prevent it.
   Told other;
   Job overflowing = rollback_job({"train.epochs=1"});
   overflow_once(overflowing, 0);
@@ -255,7 +255,8 @@ TEST_CASE("rollback: the best and the messages are again those of the step gone 
 }
 
 TEST_CASE("rollback: back at its start, a run is a new one with a lower learning rate") {
-  // The sums of Adagrad start from its option, the average from the weights.
+  // The sums of Adagrad start from the value of its option, and the average starts from the
+  // weights.
   for (const char* optimizer :
        {"{type: Adagrad, lr: 0.01, initial_accumulator_value: 0.5}", "{type: Adam, lr: 0.01}"}) {
     CAPTURE(optimizer);

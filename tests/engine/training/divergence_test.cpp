@@ -294,8 +294,8 @@ TEST_CASE("skip: too many steps in a row end the run") {
 TEST_CASE("rollback: continues with a lower learning rate, with the same bits on any replicas") {
   for (const std::string& device : device_kinds()) {
     CAPTURE(device);
-    // The first setting saves regular checkpoints whose weights are already large, the second none
-    // before the divergence.
+    // The first setting saves regular checkpoints whose weights are already large. With the second
+    // one, only the best of the first epoch is saved before the divergence.
     for (const char* every : {"checkpoint.every_steps=3", "checkpoint.every=2"}) {
       if (is_emulated(device) && every != std::string("checkpoint.every=2")) continue;
       CAPTURE(every);

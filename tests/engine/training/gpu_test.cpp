@@ -1,4 +1,4 @@
-// Behaviour that only runs on GPUs show: sums overlapped with backward, and steps as graphs.
+// Behaviour that occurs only on GPUs: sums overlapped with backward, and steps run as graphs.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -35,8 +35,8 @@ TEST_CASE("gradients summed overlapped with backward, in buckets, follow those s
   }
   const std::string devices =
       emulated() ? "devices=[cuda:0,cuda:0,cuda:1]" : "devices=[cuda:0,cuda:1]";
-  // There is a layer between those that share weights, whose bucket must wait for the first of
-  // them.
+  // There is a layer between those that share weights. The bucket of the shared weights must wait
+  // for the first of those layers.
   std::string config = small_config(kSgdWithoutDecay, epochs_on("cuda:0"));
   const std::string fc2 = "    - {type: Linear, name: fc2";
   config.replace(config.find(fc2), 0,

@@ -216,7 +216,7 @@ TEST_CASE("a rollback takes the reductions since then back, and multiplies the r
   CHECK(one.step == 30);
   REQUIRE(events(folder, "rollback").size() == 1);
   const std::int64_t back = events(folder, "rollback")[0]["step"];
-  // The run repeated reductions after the rollback, and the log has each once.
+  // The run repeated reductions after the rollback, but the log lists each of them only once.
   const auto reductions = events(folder, "lr_reduced");
   double scale = 1;
   for (const auto& event : reductions) {

@@ -310,7 +310,7 @@ TEST_CASE("--max-time lets a step of several micro-batches end") {
 }
 
 TEST_CASE("a watch calls once a stop is requested and its patience over, unless it ends before") {
-  // A stop request applies to the whole process, so each is made in a separate one.
+  // A stop request applies to a whole process, so each request is made in a separate one.
   const auto calls_in_child = [](std::chrono::milliseconds patience, bool requests) {
     const pid_t pid = fork();
     REQUIRE(pid >= 0);

@@ -141,7 +141,7 @@ TEST_CASE("a job's counts: steps, batches, and what exact mode needs") {
   CHECK(small_job(config, {cpus(1), "data.batch_size=53"}).data.steps_per_epoch == 1);
   CHECK(small_job(config, {cpus(1), "data.batch_size=52"}).data.steps_per_epoch == 2);
   CHECK(small_job(config, {cpus(1), "data.batch_size=1000"}).data.steps_per_epoch == 1);
-  // As many replicas as shards, and one too many.
+  // The number of replicas equals the number of shards, or exceeds it by one.
   CHECK(small_job(config, {cpus(3), "train.shards=3"}).placement.ranks() == 3);
   CHECK_THROWS_WITH_AS(small_job(config, {cpus(4), "train.shards=3"}),
                        doctest::Contains("train.shards=4"), Error);

@@ -80,7 +80,8 @@ TEST_CASE("torchvision's networks have torchvision's names, shapes and numbers o
         network_spec(fmt::format("{{input: [3, 224, 224], zoo: {}, classes: 1000}}", name)));
     CHECK(found.params == expected.first);
     if (name == "convnext_tiny") {
-      // PyTorch lists a module's own parameters first, and layer_scale is one; here it is a layer.
+      // PyTorch lists a module's own parameters first. There, layer_scale is one of them; here it
+      // is a layer, so the order differs.
       std::sort(found.state.begin(), found.state.end());
       std::sort(expected.second.begin(), expected.second.end());
     }
