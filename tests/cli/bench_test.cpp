@@ -29,7 +29,7 @@ std::vector<std::string> loss_lines(const std::string& out) {
   return lines;
 }
 
-/// Returns the losses in the log of a run that logs every step, as lines of the same form.
+/// Returns the losses in the log of a run that logs every step, as loss_lines() returns them.
 std::vector<std::string> logged_losses(const std::string& log) {
   std::vector<std::string> lines;
   for (const json& step : events(log, "step")) {

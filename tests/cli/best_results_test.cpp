@@ -55,7 +55,7 @@ TEST_CASE("summary.json has the results of the best epoch and of the last") {
   // The best checkpoint gives the same result.
   const json eval = json::parse(w.run_well({"eval", "runs/tiny", "--split", "val", "--json"}).out);
   CHECK(eval["loss"] == best["loss"]);
-  // A run that keeps no best has no best result; if the last epoch of a run is its best, both
+  // A run that keeps no best has no best result. If the last epoch of a run is its best, both
   // results are equal.
   w.run_well({"train", "small.yaml", "--run-dir", "none", "data.val_split=0"});
   CHECK_FALSE(json::parse(read_file(w.dir.file("none/summary.json"))).contains("best_val"));

@@ -68,8 +68,8 @@ struct Shell : Tiny {
     while (std::getline(in, word)) {
       if (index++ < before) continue;
       word = word.substr(0, word.find('\t'));
-      // Shells differ in how they mark a folder, and in how much they repeat of the word at the
-      // cursor.
+      // Shells differ in how they mark a folder, and in how much of the word at the cursor they
+      // repeat.
       if (word.ends_with('/')) word.pop_back();
       const std::string typed = line.substr(line.rfind(' ') + 1);
       const std::size_t head = std::min(typed.find_last_of("=,"), typed.size() - 1) + 1;

@@ -448,8 +448,8 @@ TEST_CASE("data show writes an image, and never over a file unless told to") {
   const auto decode = [&](const std::string& file) {
     return dpt::decode_image(std::as_bytes(std::span(file)), "sheet.png", 3);
   };
-  // The sheet has two rows of three 32x32 images, enlarged 3 times, 8 pixels apart, each above two
-  // lines of text.
+  // The sheet has two rows of three 32x32 images, enlarged 3 times and 8 pixels apart. Two lines of
+  // text are below each image.
   const dpt::Image sheet = decode(bytes);
   CHECK(sheet.width == 8 + 3 * (96 + 8));
   CHECK(sheet.height == 8 + 2 * (96 + 3 + 18 + 8));

@@ -118,8 +118,8 @@ TEST_CASE("rollback: stopped, killed or undisturbed, on any replicas, the last w
 
 TEST_CASE("rollback: two processes go back together, to the bits of one") {
   const DivergingRuns one, two;
-  // The run first rolls back to the start, which each process could recreate, then to a checkpoint,
-  // which only one process has.
+  // The run first rolls back to the start, which each process could recreate, and then to a
+  // checkpoint that only one process has.
   const std::vector<std::string> settings = {kRollback, "train.on_divergence.lr_factor=0.1",
                                              "checkpoint.every_steps=4"};
   std::vector<std::string> twice = settings;

@@ -1,5 +1,6 @@
-// Ownership of a folder: files that no run wrote are never overwritten, moved or removed; a run
-// stays in its folder even if that is moved; a run that was replaced by mistake can be restored.
+// Ownership of a folder. Files that no run wrote are never overwritten, moved or removed. A run
+// stays in its folder even if the folder is moved. A run that was replaced by mistake can be
+// restored.
 #include <doctest/doctest.h>
 #include <sys/stat.h>
 
@@ -30,7 +31,7 @@ Words with(Words words, const Words& more) {
   return words;
 }
 
-/// Waits until the run in `folder` has a checkpoint of a step after `step`; returns its step.
+/// Waits until the run in `folder` has a checkpoint after `step`. Returns the checkpoint's step.
 std::int64_t wait_for_step_after(Program& program, const std::string& folder, std::int64_t step) {
   std::int64_t newest = 0;
   const bool has_it = wait_until([&] {
@@ -239,7 +240,7 @@ TEST_CASE("a run whose folder was removed or replaced ends, and harms nobody") {
     TempDir logs;
     Program program(kEndless, w.dir.path(), logs);
     wait_for_step_after(program, w.dir.file("r"), 0);
-    // The rename removes the folder at once; rm would take time, during which the run may write.
+    // The rename removes the folder at once. rm would take time, and the run might write meanwhile.
     fs::rename(w.dir.file("r"), w.dir.file("gone"));
     for (const char* name : {".dpt-run", ".lock"}) fs::remove(w.dir.file("gone") + "/" + name);
     std::error_code ignored;

@@ -29,7 +29,7 @@ TEST_CASE("resuming an older checkpoint: later ones are moved aside, the new bra
   check_contains(rest.err, "at step 20");
   CHECK(w.summary()["steps"] == 36);
 
-  // Every step occurs once: those of the abandoned branch are in a separate file.
+  // Every step occurs once: the steps of the abandoned branch are in a separate file.
   std::vector<std::int64_t> epochs;
   for (const json& event : w.events("epoch")) epochs.push_back(event["epoch"]);
   CHECK(epochs == Steps{1, 2, 3});

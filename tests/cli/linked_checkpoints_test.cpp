@@ -22,8 +22,8 @@ struct LinkedRuns : KeptRuns {
     fs::create_directory_symlink(to, dir.file(folder + "/checkpoints"));
   }
   std::string disk() const { return dir.file("disk"); }
-  /// Makes `checkpoints` of a run folder a link to `to` and moves the previous one to `was`, in one
-  /// atomic step: a run always finds one or the other.
+  /// Moves `checkpoints` of a run folder to `was` and puts a link to `to` in its place. The
+  /// exchange is atomic: a run always finds one of the two.
   void exchange_for_link(const std::string& folder, const std::string& to,
                          const std::string& was) const {
     fs::create_directory_symlink(to, dir.file(folder + "/new-link"));

@@ -48,8 +48,8 @@ TEST_CASE("batch normalisation of each replica by itself is reported at a start 
   check_contains(fresh, "warning: there are 2 replicas, and ");
   CHECK(warns(fresh));
   check_contains(read_file(w.dir.file("r/train.log")), kLocalStatistics);
-  // In exact mode the statistics are those of a shard, and with sync: true those of the whole
-  // batch.
+  // In exact mode, the statistics are those of a shard. With sync: true, they are those of the
+  // whole batch.
   CHECK_FALSE(warns(
       train({"--run-dir", "s", "--devices", "cpu,cpu", "--max-steps", "1", "train.shards=2"})));
   CHECK_FALSE(warns(train(

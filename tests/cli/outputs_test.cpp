@@ -274,7 +274,7 @@ TEST_CASE("bench: as many rounds as asked for, and a serving one answers line by
   CHECK(out.rfind("ready dpt\n", 0) == 0);
   CHECK(count_of(out, "loss ") == 17);
   check_contains(out, "loss 1 ");
-  check_contains(out, "loss 17 ");  // in the second epoch: each has 12 steps
+  check_contains(out, "loss 17 ");  // in the second epoch: an epoch has 12 steps
   // After the losses of each request, a line gives the seconds.
   CHECK(std::regex_search(out, std::regex("loss 3 [^\n]+\n[0-9]+\\.[0-9]{6}\nloss 4 ")));
   CHECK(std::regex_search(out, std::regex("loss 17 [^\n]+\n[0-9]+\\.[0-9]{6}\n$")));
@@ -284,7 +284,7 @@ TEST_CASE("on a terminal the last line is a bar that shows how far the run is") 
   if (!has_pseudo_terminals()) return;
   const Workplace w;
   const std::string output = on_terminal({"train", "small.yaml", "train.epochs=2"}, w.dir.path());
-  // The first step draws the bar, when nearly all of its 24 cells are still empty.
+  // The first step draws the bar while nearly all of its 24 cells are still empty.
   const std::regex bar(
       R"(\[(=*)( *)\] epoch (\d)/2 \(\d+ %\)  step (\d+)/24  loss (\d+\.\d{4})  (\S+) images/s  \d+:\d\d left)");
   std::smatch first;

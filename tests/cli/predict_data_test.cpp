@@ -126,7 +126,8 @@ TEST_CASE("predict: arrays without targets, as dpt eval, on any devices and proc
   }
   CHECK(count == 23);
 
-  // The data can also come from a config with only a data section; its paths are relative to it.
+  // The data can also come from a config with only a data section. Its paths are relative to that
+  // config.
   fs::create_directory(w.dir.file("data"));
   write_file(w.dir.file("data/new.yaml"), "data: {dataset: npy, train: {images: ../new.npy}}\n");
   const Finished other = w.run_well({"predict", "runs/small", "data/new.yaml"});

@@ -384,8 +384,8 @@ loss: {type: mse}
   w.run_well({"train", "soft.yaml"});
   check_contains(w.run_well({"predict", "runs/soft", "a.png"}).out,
                  "path,prediction,prediction_name,output\n");
-  // Older checkpoints do not record the kind of targets: an elementwise loss is assumed to have one
-  // target per output.
+  // Older checkpoints do not record the kind of targets. An elementwise loss is then assumed to
+  // have one target per output.
   const std::string checkpoint = w.dir.file("runs/arrays/checkpoints/step-00000008.safetensors");
   rewrite_checkpoint(checkpoint, w.dir.file("old.safetensors"),
                      [](dpt::Metadata& metadata, std::vector<dpt::TensorView>&) {

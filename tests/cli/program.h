@@ -51,7 +51,8 @@ inline bool wait_until(const std::function<bool()>& holds) {
 }
 
 /// A running dpt. Its working directory is `cwd`; stdout and stderr go to files in `logs`.
-/// `in_child` runs in its process before the program starts, to set other streams and limits.
+/// `in_child` runs in the new process before the program starts, and may set other streams and
+/// limits.
 class Program {
  public:
   Program(const std::vector<std::string>& arguments, const std::string& cwd, const TempDir& logs,

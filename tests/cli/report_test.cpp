@@ -23,7 +23,8 @@ TEST_CASE("a report has the results, curves, classes and mistakes of a run") {
   const std::string page = read_file(w.dir.file("runs/digits/report.html"));
   CHECK(page.substr(0, 15) == "<!doctype html>");
 
-  // The page makes no requests: addresses occur only in text, and its policy allows none.
+  // The page makes no requests: addresses occur only in text, and the page's policy forbids
+  // requests.
   check_contains(page,
                  "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; ");
   std::string markup = page;

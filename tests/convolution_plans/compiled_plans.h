@@ -14,9 +14,9 @@ struct CompiledPlan {
   std::string json;  ///< CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, with the machine code
 };
 
-/// Returns the plans for a convolution whose kernels cuDNN compiles: the first plan of each engine
-/// that has one. Needs the driver's library or libcuda_stand_in; without them, cuDNN has no such
-/// engine.
+/// Returns the plans for a convolution that cuDNN compiles at run time: the first plan of each
+/// engine with such plans. Needs the driver's library or libcuda_stand_in; with neither, cuDNN has
+/// no such engine.
 std::vector<CompiledPlan> compiled_plans(const std::string& gpu, const ConvProblem& problem);
 
 /// Returns the plans that cuDNN compiles for a bf16 convolution that also computes the sums and the

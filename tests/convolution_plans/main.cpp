@@ -258,8 +258,8 @@ void run(const Options& options) {
   const auto version =
       reinterpret_cast<std::size_t (*)()>(dlsym(cudnn_library(), "cudnnGetVersion"));
   if (version() < 90800) fail(ErrorKind::device, "cuDNN before 9.8 takes no descriptions of GPUs");
-  // Without a device, cuDNN opens and closes this library for every plan, which takes most of the
-  // time unless it stays open.
+  // Without a device, cuDNN would open and close this library for every plan, which takes most of
+  // the time. So the library stays open.
   dlopen(fmt::format("libnvrtc.so.{}", CUDART_VERSION / 1000).c_str(), RTLD_NOW | RTLD_LOCAL);
   std::vector<Convolution> all = convolutions();
   if (!options.compiled.empty()) {

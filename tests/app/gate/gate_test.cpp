@@ -1,5 +1,5 @@
-// The gate of dpt train and dpt eval: when it judges, its report, and the files that it may
-// replace.
+// The gate of dpt train and dpt eval: the moment at which it judges, its report, and the files that
+// it may replace.
 #include <doctest/doctest.h>
 
 #include <filesystem>

@@ -13,7 +13,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Returns the first XML error in the text; checks only what a verdict uses: nested elements,
+/// Returns the first XML error in the text. Checks only what a verdict uses: nested elements,
 /// attributes in double quotes, known entities.
 std::string xml_problem(const std::string& text) {
   std::vector<std::string> open;

@@ -1,5 +1,5 @@
-// Malicious files of torch.save, and files with content that dpt does not read: each is refused by
-// name, and nothing in them is executed.
+// Malicious files of torch.save, and files with content that dpt does not read. Each is refused
+// with a message that names the content, and nothing in the file is executed.
 #include <doctest/doctest.h>
 
 #include "engine/checkpoints/safetensors.h"

@@ -103,7 +103,8 @@ TEST_CASE("an abort from outside wakes sleepers, and its cause stays the first o
     group.abort(0, "second");
   });
   const auto outcomes = run_ranks(group, 3, [&group](Communicator& comm, QueuedBackend&) {
-    // The two other ranks sleep at the barrier or reach it later; it does not open in either case.
+    // The two other ranks sleep at the barrier or reach it later. The barrier opens in neither
+    // case.
     while (comm.rank() == 1 && group.abort_cause().empty()) std::this_thread::sleep_for(1ms);
     comm.barrier();
   });

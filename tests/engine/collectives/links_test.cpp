@@ -196,7 +196,7 @@ TEST_CASE("A program that answers in place of a process must prove the secret, t
     for (;;) {
       const int one = accept(listener, nullptr, nullptr);
       if (one < 0) return;
-      // The server echoes the proof that it received, which is valid only in the other direction.
+      // The server sends back the proof that it received. A proof is valid in one direction only.
       std::string greeting(48, '\0');
       recv(one, greeting.data(), greeting.size(), MSG_WAITALL);
       send(one, greeting.data() + 16, 32, MSG_NOSIGNAL);

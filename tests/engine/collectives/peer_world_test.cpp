@@ -29,7 +29,7 @@ TEST_CASE("Processes that cannot sum over GPUs are named, the first of them, and
   CHECK(problem_of_peers({ready({"a", "b"}), ready({"c", "b"})}) ==
         "cuda:1 of rank 0 and cuda:1 of rank 1 are the same GPU (at b)");
   CHECK(problem_of_peers({ready({"a", "a"})}) == "replicas share a GPU");
-  // Two parts of the same GPU have different ids but one location, which NCCL refuses.
+  // Two parts of the same GPU have different ids but the same location. NCCL refuses them.
   PeerReadiness part = ready({"d"});
   part.gpus[0].place = "at a";
   CHECK(problem_of_peers({ready({"a"}), part}).find("the same GPU (at a)") != std::string::npos);
@@ -188,8 +188,8 @@ TEST_CASE("A rank that fails ends sums that ranks of other processes wait for") 
           backend->upload(data.ptr(), values.data(), 400);
           communicator->sum_overlapped(data.ptr(), 100);
           communicator->finish_sums();
-          // finish_sums returns even if the sum was aborted; wait_for_sums must throw before its
-          // data is used.
+          // finish_sums returns even if the sum was aborted. wait_for_sums must throw before the
+          // sum's data is used.
           ++finished_waiting;
           communicator->wait_for_sums([&] { backend->synchronize(); });
           fail(ErrorKind::unexpected, "a sum without rank 3");

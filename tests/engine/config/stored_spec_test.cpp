@@ -220,7 +220,7 @@ TEST_CASE("the order of named layers is part of what a resumed run may not chang
   CHECK(changes_of(block("ReLU, name: x", "Conv2d, name: y, out_channels: 4, kernel_size: 3"),
                    block("Conv2d, name: y, out_channels: 4, kernel_size: 3", "ReLU, name: x"))
             .at(0) == "model.layers: the order differs: b.x, b.y, f, fc -> b.y, b.x, f, fc");
-  // One more layer gives the next one another input, but the order is the same.
+  // An additional layer changes the input of the next layer, but not the order.
   CHECK(changes_of(with_layers(conv + kHead), with_layers(conv + relu + kHead)) ==
         Texts{"model.layers.f.from: [c] -> [r]", "model.layers.r.type: (absent) -> ReLU",
               "model.layers.r.name: (absent) -> r", "model.layers.r.from: (absent) -> [c]"});

@@ -30,7 +30,7 @@ Split whole_split(const std::shared_ptr<const DataSource>& source) {
 
 TEST_CASE("balanced: each class as often, its samples in turns, also from epoch to epoch") {
   const auto source = std::make_shared<Labelled>(uneven());
-  // 31 samples and 3 classes: the odd one rotates among the classes.
+  // 31 samples and 3 classes: the extra sample rotates among the classes.
   Split split = whole_split(source);
   split.indices.pop_back();
   split.indices.push_back(29);
@@ -59,8 +59,8 @@ TEST_CASE("balanced: each class as often, its samples in turns, also from epoch 
       CHECK(sampling.epoch(epoch).indices == order.indices);
     }
     for (const auto& [label, count] : of_class) CHECK(count == 12 * 31 / 3);
-    // Class 2: 124 draws from 5 samples. Class 0: 124 draws from 24 samples, of which sample 0 is
-    // in the split twice.
+    // Class 2: 124 draws from 5 samples. Class 0: 124 draws from 24 samples. Sample 0 is in the
+    // split twice.
     for (const std::int64_t index : {24, 25, 26, 27, 28}) {
       CHECK(of_sample[index] >= 24);
       CHECK(of_sample[index] <= 25);

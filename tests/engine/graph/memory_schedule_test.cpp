@@ -142,7 +142,7 @@ TEST_CASE("an Add gives its gradient to all inputs; a value of two readers gets 
   CHECK(sum.value == plan.nodes[0].output);
   CHECK(s.nodes[0].dy == sum.to);
   CHECK(s.lifetimes[add.dx[0]].last == backward_step(6, 0));
-  // The Add overwrites conv3's output, which is no longer needed, but not conv1's.
+  // The Add overwrites the output of conv3, which is no longer needed, but not the output of conv1.
   CHECK(add.y == add.x[0]);
 
   // A kernel that clobbers its gradient gets a copy while others need the original.
@@ -254,7 +254,7 @@ TEST_CASE("separate gradients: a place for each input that asks for one, none of
     CHECK(s.lifetimes[concat.dx[k]].bytes == 2 * 32 * sizeof(float));
   }
   CHECK(s.lifetimes[concat.dy].bytes == 3 * 2 * 32 * sizeof(float));
-  // The output of conv is read twice, so its gradient is the sum of two.
+  // The output of conv is read twice, so its gradient is the sum of two gradients.
   REQUIRE(concat.sums.size() == 1);
   CHECK(concat.sums[0].parts == std::vector<int>{concat.dx[1], concat.dx[2]});
   CHECK(s.nodes[0].dy == concat.sums[0].to);

@@ -59,7 +59,8 @@ TEST_CASE("blocks that never meet share the same place, and gaps are used") {
   CHECK(assign_memory({{1000, 0, 1}, {1000, 2, 3}, {1000, 4, 4}}, total) ==
         std::vector<std::size_t>{0, 0, 0});
   CHECK(total == 1024);
-  // The first and third are alive together; the second fits under the third once the first is dead.
+  // The first and the third block are alive together. The second one fits below the third once the
+  // first is dead.
   CHECK(assign_memory({{128, 0, 1}, {64, 2, 3}, {100, 0, 3}}, total) ==
         std::vector<std::size_t>{0, 0, 128});
   CHECK(total == 256);
@@ -75,8 +76,8 @@ TEST_CASE("blocks that never meet share the same place, and gaps are used") {
 }
 
 TEST_CASE("gradients are cut into buckets of the size that is asked for, from their end") {
-  // Weight and bias have 32 and 4 floats in a, 8 and 2 in b, each padded to a multiple of 16. The
-  // metrics take 32 more.
+  // Weight and bias have 32 and 4 floats in a, and 8 and 2 in b. Each is padded to a multiple of
+  // 16. The metrics take 32 more.
   const Plan plan =
       make_plan(ModelSpecBuilder({8, 1, 1}).add("Flatten").linear("a", 4).linear("b", 2).spec());
   REQUIRE(plan.grad_floats() == 112);

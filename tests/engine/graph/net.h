@@ -402,9 +402,9 @@ inline TrainSpec branched_net() {
       .spec();
 }
 
-/// Returns a net whose layers compute a separate gradient for each input: an input that is read
-/// twice, an untrained one, one that another layer clobbers; gates on either side; and the layers
-/// with a weight per channel.
+/// Returns a net whose layers compute a separate gradient for each input. Among the inputs are one
+/// that is read twice, an untrained one, and one that another layer clobbers. The net also has
+/// gates on either side, and the layers with a weight per channel.
 inline TrainSpec joined_net() {
   const Options conv = {
       {"out_channels", integer(2)}, {"kernel_size", square(3)}, {"padding", kWordSize}};

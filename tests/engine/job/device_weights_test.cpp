@@ -199,7 +199,7 @@ TEST_CASE("device_weights that an earlier release measured stay those of its dev
   start.state.device_weights = {9, 1};
   Job resumed = job;
   adopt_device_weights(start.state, resumed);
-  // The parts differ, and so does the rounding of the sums, which shows that the weights are used.
+  // The parts differ, and so does the rounding of the sums. This shows that the weights are used.
   CHECK_FALSE((train_small(resumed, folder.path(), &start) == whole));
   const StartingPoint later = start_at(job, folder, 20);
   CHECK(later.state.device_weights == DeviceWeights{9, 1});

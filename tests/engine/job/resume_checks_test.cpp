@@ -78,7 +78,7 @@ TEST_CASE(
   CHECK(change(4, 8, cosine, 5).rfind("the learning rate of step 6 is ", 0) == 0);
   check_contains(change(4, 8, cosine, 5),
                  "train.epochs was 8 and is now 4, and the schedule cosine spans");
-  // The warm-up is the same; the schedules differ after it, if the run gets there.
+  // The warm-up is the same. The schedules differ after it, if the run gets that far.
   const std::string warm = "{type: cosine, warmup: {steps: 10}}";
   CHECK(change(4, 8, warm, 2).rfind("the learning rate of step 12 is ", 0) == 0);
   CHECK(change(2, 8, warm, 2).empty());
@@ -167,8 +167,8 @@ TEST_CASE("a schedule that begins again does so in a run that is stopped anywher
   const auto steps = events(folder, "step");
   REQUIRE(steps.size() == 20);
   for (std::size_t i = 0; i < 10; ++i) CHECK(steps[i]["lr"] == steps[i + 10]["lr"]);
-  // The number of epochs is raised in the middle of the run, which then stops before, at or after
-  // step 10, at which the schedule begins again.
+  // The number of epochs is raised in the middle of the run. The run then stops before, at or after
+  // step 10, where the schedule begins again.
   for (const std::int64_t stop : {8, 10, 13}) {
     CAPTURE(stop);
     const TempDir other;

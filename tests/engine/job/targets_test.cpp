@@ -119,8 +119,8 @@ TEST_CASE("weights of 1 give the loss of none, and those of 0 leave samples out"
   CHECK(first(with)["grad_norm"].get<double>() ==
         doctest::Approx(first(without)["grad_norm"].get<double>()).epsilon(1e-5));
 
-  // A batch whose second half has weight 0 gives the same results as its first half alone, whose
-  // weights are equal.
+  // If the first half of a batch has equal weights and the second half has weight 0, the results
+  // are those of the first half alone.
   for (std::size_t k = 0; k < 60; ++k) ones[k] = k < 6 ? 2.5F : 0.0F;
   write_bytes(targets.data.file("train_w.npy"), npy({60}, ones));
   const std::vector<std::string> still = {
@@ -236,7 +236,7 @@ TEST_CASE("targets that the loss or a metric is not of, or the test samples do n
 
 TEST_CASE("sums of metrics that overflow cost no checkpoint, and a resumed run has the same bits") {
   const Targets targets("values", false, kSgd, 2);
-  // The squares of these errors exceed fp32, but not their absolute values.
+  // The squares of these errors overflow fp32, but their absolute values do not.
   write_bytes(targets.data.file("train_y.npy"), npy({60, 4}, std::vector<float>(4 * 60, 1e25F)));
   const Job job = targets.job(
       {cpus(2), "loss={type: l1}", "metrics=[{type: r2}, {type: mean_absolute_error}]"});

@@ -133,8 +133,8 @@ TEST_CASE("parts of unlike size, and samples that do not count") {
   const GradientNoise plain = noise_of(result, floats, layout, false).value();
   CHECK(plain.variance ==
         doctest::Approx(noise_of(144 * (4 * 100.0 / 16 + 9) / 5, 2.5, 7, 10).variance));
-  // There is no estimate from one part that is the whole batch, no part, a non-finite norm, or a
-  // step without grad_norm.
+  // There is no estimate if the only part is the whole batch, if there is no part, if a norm is not
+  // finite, or if the step has no grad_norm.
   parts({20, 12, 10, 1, 1});
   CHECK_FALSE(noise_of(result, floats, layout, true));
   parts({});

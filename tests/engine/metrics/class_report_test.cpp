@@ -48,9 +48,9 @@ TEST_CASE("scores without samples are not numbers") {
 }
 
 TEST_CASE("the calibration error of bins of a fifteenth") {
-  // Right predictions, and the sum of the probabilities, in each bin: 2 of 3 and 2.9375 in (14/15,
-  // 1]; 1 of 2 and 1 in (7/15, 8/15]; 0 of 1 and 0.25 in (3/15, 4/15]; 1 of 1 and 0.2, the upper
-  // end, in (2/15, 3/15]; 0 of 2 and 0.0625 in [0, 1/15].
+  // The bins, with their right predictions and the sum of their probabilities: 2 of 3 and 2.9375 in
+  // (14/15, 1]; 1 of 2 and 1 in (7/15, 8/15]; 0 of 1 and 0.25 in (3/15, 4/15]; 1 of 1 and 0.2, the
+  // upper end, in (2/15, 3/15]; 0 of 2 and 0.0625 in [0, 1/15].
   const Ints labels = {0, 1, 0, 1, 1, 0, 2, 0, 0}, predictions = {0, 0, 0, 1, 0, 1, 2, 1, 1};
   const std::vector<float> probabilities = {0.9375F, 1, 1, 0.5F, 0.5F, 0.25F, 0.2F, 0, 0.0625F};
   const double want = (0.9375 + 0 + 0.25 + 0.8 + 0.0625) / 9;

@@ -187,8 +187,8 @@ TEST_CASE("a proof is valid for its own connection and its own end only") {
                    REQUIRE(challenge);
                    const Handshake handshake{"a secret", kNonce, challenge->at("nonce")};
                    const std::string own = handshake.proof(ProofRole::connects, 1);
-                   // The second connection sends the proof for the first one, the third a proof of
-                   // the other end.
+                   // The second connection sends the proof for the first one. The third sends a
+                   // proof that only the other end may send.
                    const std::string proof = round == 0   ? own
                                              : round == 1 ? seen
                                                           : handshake.proof(ProofRole::accepts, 1);

@@ -18,7 +18,7 @@ class Parent {
     const std::string text = line + "\n";
     [[maybe_unused]] const auto written = ::write(out_, text.data(), text.size());
   }
-  /// Returns true once the test has asked this process to end; waits up to `wait` for that.
+  /// Waits up to `wait`. Returns true once the test has asked this process to end.
   bool says_end(std::chrono::milliseconds wait) const {
     pollfd one{in_, POLLIN, 0};
     return ::poll(&one, 1, static_cast<int>(wait.count())) > 0;

@@ -60,7 +60,7 @@ TEST_CASE("a step uploads no more than its own samples' numbers, after an evalua
   const auto step = [&](int slot, std::int64_t samples) {
     const Backwards given(source, samples);
     const StagedBatch staged = staging.stage(slot, scalars, metrics, given.batch, source);
-    // Scalars and metrics take 192 bytes; each sample, 64 bits for its id and 32 for its slot.
+    // Scalars and metrics take 192 bytes. Each sample takes 64 bits for its id and 32 for its slot.
     CHECK(backend.take_calls().uploaded_bytes == 192 + static_cast<std::size_t>(samples) * 12);
     CHECK(at<StepScalars>(staged.batch.scalars, 0).inverse_count == 0.25F);
     CHECK(at<StepMetrics>(staged.metrics, 0).stop_votes == 1);

@@ -241,8 +241,8 @@ TEST_CASE("which lines come again: by step, by epoch, and by the process that wr
   CHECK_FALSE(moves(R"({"event":"eval","epoch":1,"step":5,"split":"test"})", 10, 2));
   CHECK(moves(R"({"event":"eval","epoch":2,"step":10,"split":"test"})", 10, 2,
               "{\"event\":\"eval\",\"epoch\":1,\"step\":5}\n"));
-  // A rollback event has the step that the run went back to; it is logged again if the run was
-  // killed at that moment.
+  // A rollback event has the step to which the run went back. If the run was killed at that moment,
+  // the event is logged again.
   const std::string rollback = R"({"event":"rollback","step":10,"rollbacks":2})";
   CHECK(moves(rollback, 10, 2, {}, 1));
   CHECK_FALSE(moves(rollback, 10, 2, {}, 2));

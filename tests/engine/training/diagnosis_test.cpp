@@ -208,8 +208,8 @@ TEST_CASE("after an update: the weights, else the optimizer's state") {
   CHECK(found.place == Place::weights);
   CHECK(found.layer == "b");
   CHECK(found.parameter == "exp_avg_sq of b.weight");
-  // The last element of a parameter is checked too; of several parameters, the first in the order
-  // of backward is reported.
+  // The last element of a parameter is checked too. If several parameters are bad, the first one in
+  // the order of backward is reported.
   params[first.offset + first.count - 1] = NAN;
   found = look(job, params, UpdateOutcome::broken, optimizer);
   CHECK(found.layer == "a");

@@ -71,8 +71,8 @@ TEST_CASE("halt: the report names step, layer and sample, and the last checkpoin
 }
 
 TEST_CASE("halt: steps that were queued after the bad one have changed nothing") {
-  // The weights are still those of the bad step, so the layer can be found. A non-finite gradient
-  // without clipping, which only the update detects, also ends the run at its own step.
+  // The weights are still those of the bad step, so the layer can be found. Without clipping, only
+  // the update detects a non-finite gradient. The run then ends at the step of that gradient, too.
   for (const std::string& device : device_kinds()) {
     for (const char* clip : {"train.grad_clip_norm=1.0", "train.grad_clip_norm=null"}) {
       CAPTURE(device);
@@ -320,8 +320,8 @@ TEST_CASE("rollback: continues with a lower learning rate, with the same bits on
         REQUIRE(rollbacks.size() == 1);
         CHECK(rollbacks[0]["lr_scale"] == 0.01);
         CHECK(rollbacks[0]["rollbacks"] == 1);
-        // The best of the first epoch, saved at its end: no later checkpoint was followed by a good
-        // step.
+        // The run returns to the best of the first epoch, because no later checkpoint was followed
+        // by a good step.
         CHECK(rollbacks[0]["step"] == 5);
         CHECK(rollbacks[0]["bad_step"].get<std::int64_t>() > 3);
         CHECK(checkpoint_of(job, folder, end.step).state.lr_scale == 0.01);

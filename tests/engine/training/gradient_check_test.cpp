@@ -1,5 +1,4 @@
-// The limits of checking a gradient by differences, and that no correct gradient is reported as
-// wrong.
+// The limits of checking a gradient by differences. No correct gradient may be reported as wrong.
 #include "engine/training/gradient_check.h"
 
 #include <cmath>
@@ -71,7 +70,7 @@ TEST_CASE("gradient check: a wrong one differs: a factor, a sign, what is missin
 }
 
 TEST_CASE("gradient check: kinks are not mistakes") {
-  // Every other element is at a kink, where differences cannot show the chosen slope, or near one.
+  // Every other element is at a kink or near one. Differences cannot show the chosen slope there.
   const auto kinked = [](bool at_point) {
     CheckedFunction function = sum_of([](double x, std::size_t) { return 0.01 * std::max(x, 0.0); },
                                       [](double x, std::size_t) { return x > 0 ? 0.01 : 0.0; });

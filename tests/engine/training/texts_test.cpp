@@ -84,7 +84,7 @@ TEST_CASE("a failure on one rank is the failure of the run, and says which devic
   CHECK(failure_of(3, 2, Error(ErrorKind::data, "a broken file")) == "a broken file");
   CHECK(failure_of(3, 2, std::runtime_error("a surprise")) == "a surprise");
   CHECK(failure_of(2, 5, device) == "nothing");
-  // So are exceptions that neither dpt nor the standard library defines.
+  // Exceptions that neither dpt nor the standard library defines are reported unchanged, too.
   for (const int count : {1, 2}) {
     CAPTURE(count);
     CHECK_THROWS_AS(run_ranks(cpu_devices(count), {},
@@ -164,8 +164,9 @@ TEST_CASE("micro-batches: multiples of eight that fit a cache, or 32 that fit in
         micro_batch_limit(job.model.plan, job.placement.devices[0].traits());
     const std::int64_t bytes = estimate_memory(job.model.plan, 1, 0).activations;
     CHECK(micro_batch % 8 == 0);
-    // The micro-batch is the largest that fits into 1 MiB, but at least 32 and at most 256 samples.
-    // If 32 samples exceed 512 MiB, it is the largest that fits into those, but at least 8.
+    // The micro-batch is the largest that fits into 1 MiB, but has at least 32 and at most 256
+    // samples. If 32 samples exceed 512 MiB, it is the largest that fits into 512 MiB, but has at
+    // least 8 samples.
     if (micro_batch > 32) CHECK(micro_batch * bytes <= 1 << 20);
     if (micro_batch >= 32 && micro_batch < 256) CHECK((micro_batch + 8) * bytes > 1 << 20);
     if (micro_batch > 8) CHECK(micro_batch * bytes <= 1 << 29);
