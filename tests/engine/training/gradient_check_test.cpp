@@ -70,7 +70,8 @@ TEST_CASE("gradient check: a wrong one differs: a factor, a sign, what is missin
 }
 
 TEST_CASE("gradient check: kinks are not mistakes") {
-  // Every other element is at a kink or near one. Differences cannot show the chosen slope there.
+  // Every other element is at a kink or near one. At a kink, differences cannot show the chosen
+  // slope.
   const auto kinked = [](bool at_point) {
     CheckedFunction function = sum_of([](double x, std::size_t) { return 0.01 * std::max(x, 0.0); },
                                       [](double x, std::size_t) { return x > 0 ? 0.01 : 0.0; });
