@@ -32,7 +32,8 @@ void check_kinds_of_gpus(const Job& job);
 
 /// Returns a warning if, in exact mode, the devices cannot give equal bits. Either the replicas are
 /// of several kinds (GPUs, or CPUs with a given number of threads), or the checkpoint was made on
-/// another kind, `before` (device names; empty for a fresh run). Empty otherwise.
+/// devices of another kind. `before` has the names of its devices, and is empty for a fresh run.
+/// Returns an empty string otherwise.
 std::string inexact_devices(const Job& job, const std::vector<std::string>& before);
 
 /// Returns a warning if, in exact mode, libraries or processors differ from those of the

@@ -39,8 +39,8 @@ void remove_replaced_run(const HeldPath& folder);
 void check_replaced_run(const HeldPath& folder);
 
 /// Result of restoring the old run, if any. If the new run has checkpoints (or a crash interrupted
-/// this move), all its files go to checkpoints/abandoned-N. Otherwise, if it has a best, its best
-/// weights, log and messages go there.
+/// this move), all its files go to checkpoints/abandoned-N. Otherwise, if it has best
+/// weights, only these, its log and its messages go there.
 struct RestoredRun {
   bool any = false;       ///< true if a run was restored
   std::string abandoned;  ///< abandoned-N, if it holds files of the new run

@@ -42,7 +42,7 @@ struct Set {
   __device__ std::int64_t channel(std::uint32_t i) const {
     return first_channel + width.remainder(i);
   }
-  /// Returns the index of value `i`.
+  /// Returns the offset of value `i` in the tensor.
   __device__ std::int64_t at(std::uint32_t i) const {
     const std::int64_t pixel = width.split(i);
     return first + pixel * channels + i;

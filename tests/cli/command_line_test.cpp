@@ -33,7 +33,7 @@ TEST_CASE("a word that a command does not know gets a suggestion, as an unknown 
           "'--batch-size=8' of dpt train; write data.batch_size=N after the config. See dpt train "
           "--help");
   refused({"eval", "--epochs"}, "'--epochs' of dpt eval. See dpt eval --help");
-  // The suggestion appears even if something else is missing.
+  // The suggestion appears even if a required argument is missing as well.
   refused({"eval", "--jsno"}, "'--jsno' of dpt eval, did you mean '--json'? See dpt eval --help");
   refused({"config", "show", "small.yaml", "--origin"},
           "'--origin' of dpt config show, did you mean '--origins'? See dpt config show --help");

@@ -143,7 +143,7 @@ TEST_CASE("config init: tables for classes, for numbers, and of images") {
                  "  label: species");
   check_contains(classes, "  zoo: mlp\n  input: [2, 1, 1]\n  classes: 2\n");
   check_contains(classes, "loss: {type: cross_entropy}");
-  // A target that counts up is still the target if its name says so.
+  // A column named "target" is the target even if it looks like line numbers.
   std::string counts = "x,z,target\n";
   for (int i = 0; i < 24; ++i) counts += fmt::format("{},{},{}\n", i % 7, i % 5, 10 + i);
   write_file(w.dir.file("counts.csv"), counts);

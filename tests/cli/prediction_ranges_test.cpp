@@ -1,4 +1,4 @@
-// Ranges of samples that predict evaluates together.
+// Ranges of samples that `dpt predict` evaluates together.
 #include "app/evaluate/prediction_ranges.h"
 
 #include <doctest/doctest.h>

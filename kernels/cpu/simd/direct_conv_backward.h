@@ -38,7 +38,8 @@ void unfold_unpooled(const Conv& c, const ConvLayout<V>& layout, const typename 
   }
 }
 
-/// Computes the convolution's dy (pixels, channels) from dy after pooling and ReLU; adds up dbias.
+/// Computes the gradient of the convolution's own output (pixels, channels) from that of the output
+/// after pooling and ReLU, and adds up dbias.
 template <class V>
 void unfold_pooled(const Conv& c, const ConvLayout<V>& layout, const typename V::Value* dy,
                    const std::uint8_t* saved, typename V::Value* to, float* dbias) {

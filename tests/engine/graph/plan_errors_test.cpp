@@ -67,7 +67,7 @@ TEST_CASE("the last layer must have one output per class") {
   CHECK(plan_error(ModelSpecBuilder({1, 8, 8}).add("Flatten").linear("fc", 1)) ==
         "net.yaml:11:7: layer 'fc' (Linear): the last layer must have one output per class, at "
         "least 2, found 1");
-  // Value targets may have any number of outputs.
+  // With numeric targets, the model may have any number of outputs.
   TrainSpec spec = ModelSpecBuilder({1, 8, 8}).add("Flatten").linear("fc", 1).spec();
   spec.loss.type = "mse";
   CHECK(make_plan(spec).classes == 1);

@@ -59,7 +59,7 @@ TEST_CASE("a cache that exists and cannot be written says why, unless nothing is
   const TempDir folder;
   const CheckCache cache(folder.path() + "/file.json");
   REQUIRE(cache.add("a", {"x", "y"}).empty());
-  // A folder in the place of the temporary file makes every write fail, for root, too.
+  // A folder in place of the temporary file makes every write fail, even for root.
   const std::string temporary = folder.path() + "/file.json" + kTemporarySuffix;
   std::filesystem::create_directory(temporary);
   CHECK(cache.add("a", {"x", "z"}).find("/file.json: cannot create a temporary file") !=
