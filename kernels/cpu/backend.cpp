@@ -28,7 +28,7 @@
 namespace dpt {
 namespace {
 
-/// Minimum request for which the free memory is checked.
+/// Minimum size in bytes of a request that is checked against the free memory.
 constexpr std::size_t kCheckedBytes = std::size_t{1} << 20;
 
 DevPtr device_pointer(const void* host_address) {
@@ -111,7 +111,8 @@ class CpuBackend final : public Backend {
     return std::visit([&](const auto& each) { return make_cpu_op(each, target_); }, desc);
   }
   void avoid(const std::set<std::string>& kernels) override {
-    // The next candidates are those of a narrower instruction set, or oneDNN.
+    // Instead of these kernels, operations then use those of a narrower instruction set, or
+    // oneDNN's.
     for (const std::string& name : kernels) {
       if (name.ends_with(":avx512_bf16")) target_.features.avx512_bf16 = false;
       if (name.ends_with(":avx512")) target_.features.avx512 = false;

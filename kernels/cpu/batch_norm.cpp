@@ -72,8 +72,8 @@ using batch_norm::Affine;
 using batch_norm::AffineGradient;
 using batch_norm::RowFunctions;
 
-/// Number of rows in a chunk that is summed separately, whatever the number of threads. The sums of
-/// the chunks are then added in order.
+/// Number of rows in a chunk. The rows of a chunk are summed separately, whatever the number of
+/// threads; the sums of the chunks are then added in order.
 constexpr std::int64_t kChunkRows = 512;
 
 template <class T>
@@ -185,10 +185,10 @@ class CpuBatchNorm final : public Op {
   static std::size_t bytes_of(std::int64_t floats) {
     return static_cast<std::size_t>(floats) * sizeof(float);
   }
-  /// Returns the chunks' sums in scratch, which follow scale, shift, and two rows for backward.
+  /// Returns the chunks' sums. In scratch, they follow scale, shift and two rows for backward.
   float* partials(const OpArgs& args) const { return host(args.scratch) + 4 * channels(); }
 
-  /// Calls work(chunk, first row, rows).
+  /// Calls work(chunk, first row, number of rows) for every chunk.
   template <class Work>
   void for_chunks(const Work& work) const {
     parallel_for(threads_, chunks_, [&](std::int64_t chunk) {

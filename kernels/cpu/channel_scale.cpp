@@ -47,7 +47,8 @@ class CpuChannelScale final : public Op {
   std::string implementation() const override { return "own"; }
 
  private:
-  /// Multiplies `from` by the weight; with negative_only, copies it where x is above 0.
+  /// Multiplies `from` by the weight. With negative_only, elements where x is above 0 are only
+  /// copied.
   void scale(T* to, const T* from, const T* x, const float* weight) const {
     const std::int64_t channels = cut_.columns, step = step_;
     const bool negative_only = desc_.negative_only;

@@ -11,7 +11,7 @@
 namespace dpt {
 namespace {
 
-/// Transposes `from` (rows, columns): converts an image from the order (H,W,C) to (C,H,W), or back.
+/// Transposes `from` (rows, columns): turns an image from (H,W,C) into (C,H,W), or back.
 template <class T>
 void transpose(T* to, const T* from, std::int64_t rows, std::int64_t columns) {
   for (std::int64_t row = 0; row < rows; ++row) {

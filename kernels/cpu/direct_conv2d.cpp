@@ -6,8 +6,8 @@
 namespace dpt {
 namespace {
 
-/// Returns true for the pooling that the kernels can fuse: 2x2, stride 2, whole windows without
-/// padding.
+/// Returns true for the only pooling that the kernels can fuse: 2x2 with stride 2, whole windows,
+/// no padding.
 bool applies(const Pool2dDesc& pool) {
   const Size2 two{2, 2}, none{0, 0}, one{1, 1};
   const bool plain_average = pool.divisor_override == 0 || pool.divisor_override == 4;
@@ -21,11 +21,10 @@ bool applies(const Conv2dDesc& d) {
          d.padding.w < d.kernel.w && pads_evenly(d, d.conv_out) && (!d.pool || applies(*d.pool));
 }
 
-/// Returns true if the direct kernels are faster than oneDNN. In fp32: with a fused pool, or with
-/// a number of channels that does not fill whole vectors; for 3x3 kernels over whole vectors of
-/// channels, oneDNN is as fast or a few percent faster. In bf16: always, unless the processor has
-/// AMX, which only oneDNN uses. The samples are divided among the threads; in fp32, each of several
-/// threads must get at least two.
+/// Returns true if the direct kernels are faster than oneDNN. In bf16 they always are, unless the
+/// processor has AMX, which only oneDNN uses. In fp32, they are faster with a fused pool, or if the
+/// channels do not fill whole vectors; for 3x3 kernels over whole vectors of channels, oneDNN is as
+/// fast or a few percent faster. In fp32, each of several threads must also get two samples.
 bool pays(const Conv2dDesc& d, const CpuTarget& target) {
   if (d.type == DType::bf16) return !target.features.amx;
   const bool is_odd = d.in.c % 8 != 0 || d.conv_out.c % 8 != 0;

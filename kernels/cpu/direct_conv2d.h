@@ -1,5 +1,5 @@
-// Direct convolutions in fp32, for the shapes for which they are faster than oneDNN, and in bf16;
-// optionally with fused 2x2 pooling.
+// Direct convolutions with optional fused 2x2 pooling: in bf16, and in fp32 for the shapes for
+// which they are faster than oneDNN.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// Dropout on the CPU. Forward and backward each draw the masks, which are not stored.
+// Dropout on the CPU. The masks are not stored: forward and backward both draw them.
 #include "kernels/cpu/ops.h"
 
 #include <algorithm>
@@ -24,7 +24,7 @@ class CpuDropout final : public Op {
         threads_(threads),
         is_identity_(!desc.training || desc.p == 0),
         masks_(dropout::masks(desc.seed, desc.stream, desc.p)) {}
-  /// Returns the size of the factors of all samples' channels.
+  /// Returns the size of one factor for each channel of each sample.
   std::size_t scratch_bytes() const override {
     if (is_identity_ || !desc_.channels) return 0;
     return static_cast<std::size_t>(desc_.batch * desc_.shape.c) * sizeof(float);

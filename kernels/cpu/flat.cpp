@@ -1,4 +1,4 @@
-// Flat fp32 kernels: the loops for any processor, which also handle the elements that the wide
+// Flat fp32 kernels: the loops for any processor. They also handle the elements that the vectorised
 // loops leave over.
 #include "kernels/cpu/flat.h"
 
@@ -18,7 +18,7 @@ namespace {
 constexpr std::int64_t kBlockBytes = 256 * 1024;
 constexpr std::int64_t kSmallestBlock = 1024;
 
-/// Returns the wide loops, or null if the processor supports none.
+/// Returns the vectorised loops, or null if there are none for the processor.
 const FlatLoops* wide() {
   static const FlatLoops* const loops = kernel_tables(CpuFeatures::detect()).flat;
   return loops;

@@ -1,5 +1,5 @@
-// Kernels over flat fp32 buffers (sum, gradient norm), which run in the CPU backend's thread. The
-// results have the same bits on every instruction set.
+// Kernels over flat fp32 buffers (sum, gradient norm). They run in the CPU backend's thread, and
+// their results have the same bits on every instruction set.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Group normalisation on the CPU. Each set of values, which is normalised separately, is one group
-// of a sample's channels over all pixels.
+// Group normalisation on the CPU. Each group of a sample's channels, over all pixels, is a set of
+// values that is normalised separately.
 #include "kernels/cpu/ops.h"
 
 #include <cassert>
@@ -124,8 +124,8 @@ class CpuGroupNorm final : public Op {
     return total;
   }
 
-  /// Computes the moments in two passes. Uses deviations from an element, which avoids differences
-  /// of large numbers.
+  /// Computes the moments in two passes. Uses deviations from one element to avoid differences of
+  /// large numbers.
   Moments moments_of(const T* x, std::int64_t set) const {
     const auto values = static_cast<double>(pixels_ * width_);
     const std::int64_t first =
@@ -142,7 +142,7 @@ class CpuGroupNorm final : public Op {
             inverse_deviation(static_cast<float>(squares), static_cast<float>(values), desc_.eps)};
   }
 
-  /// Adds a row's dy, and its dy times the normalised x, to `some`.
+  /// Adds dy, and dy times the normalised x, of a row to the sums in `some`.
   template <class Sums>
   void add_row(const T* x, const T* dy, const Moments* saved, std::int64_t row, std::int64_t first,
                std::int64_t count, Sums& some) const {

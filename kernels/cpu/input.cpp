@@ -17,7 +17,7 @@
 namespace dpt {
 namespace {
 
-/// Minimum number of output elements of a batch for which waking other threads pays off.
+/// Minimum number of output elements of a batch for which it pays to wake other threads.
 constexpr std::int64_t kParallelElements = 65536;
 
 /// Table from raw bytes to normalised numbers. The result depends only on a byte's value and
@@ -59,8 +59,8 @@ class FloatMap {
   std::vector<float> mean_, stddev_;
 };
 
-/// Writer of samples, row by row, with the epoch's random transforms but before mixing. `kChannels`
-/// is the number of channels if it is known at compile time, else 0.
+/// Writes samples row by row. Applies the epoch's random transforms, but does not mix samples.
+/// `kChannels` is the number of channels if it is known at compile time, else 0.
 template <class Map, int kChannels>
 class SampleRows {
  public:
@@ -179,8 +179,8 @@ class SampleRows {
   std::vector<Out> erased_;
 };
 
-/// The input operation. `Map` outputs T, or float if samples are mixed, so that only the mixture is
-/// rounded.
+/// The input operation. `Map` outputs T. If samples are mixed, it outputs float, so that only the
+/// mixture is rounded.
 template <class Map, int kChannels, class T>
 class CpuInput final : public InputOp {
  public:

@@ -28,7 +28,7 @@ struct LossInput {
 /// Loss of one sample.
 struct LossRow {
   float loss = 0;
-  std::int32_t prediction = 0;  ///< index of the largest output, the first one of equal values
+  std::int32_t prediction = 0;  ///< index of the largest output; the first if several are equal
   float weight = 1;
   bool counts = true;
   RowErrors errors;  ///< computed only on request

@@ -41,7 +41,7 @@ memory::desc describe(const memory::dims& dims, Tag tag, DType type = DType::f32
   return {dims, type == DType::bf16 ? memory::data_type::bf16 : memory::data_type::f32, tag};
 }
 
-/// Returns the type of the weights that a pass reads or, as their gradient, writes.
+/// Returns the type of the weights that a pass reads, or of the weight gradient that it writes.
 DType weight_type(DType type, Pass pass) {
   return pass == Pass::backward_weights ? DType::f32 : type;
 }
@@ -73,8 +73,8 @@ dnnl::primitive_attr attributes(bool relu) {
   return attr;
 }
 
-/// Creates the description of a primitive. Version 2.x needs an operation descriptor in between,
-/// 3.x takes its fields directly.
+/// Creates the description of a primitive. oneDNN 2.x needs an operation descriptor in between; 3.x
+/// takes the fields directly.
 template <class Operation, class Hint, class... Fields>
 typename Operation::primitive_desc make_desc(const dnnl::primitive_attr& attr, const Hint& hint,
                                              const Fields&... fields) {
@@ -100,16 +100,16 @@ memory unbound(const memory::desc& desc) {
   return {desc, engine(), nullptr};
 }
 
-/// Sets the address of a memory object. oneDNN clears the padding of blocked layouts whenever an
-/// address is set, so it is set only if it is new. (Not called bind, because a std::byte* argument
-/// would also find std::bind.)
+/// Sets the address of a memory object if it has changed. (Each time an address is set, oneDNN
+/// clears the padding of blocked layouts.) Not called bind, because a std::byte* argument would
+/// also find std::bind.
 void point_at(const memory& object, void* address) {
   void* known = object.get_data_handle();
   if (known != address) object.set_data_handle(address);
 }
 
-/// A call whose argument list is built once; oneDNN's C++ `execute` would build a vector in every
-/// call.
+/// A call whose argument list is built only once. oneDNN's C++ `execute` would build a vector in
+/// every call.
 struct Call {
   dnnl::primitive primitive;
   std::vector<dnnl_exec_arg_t> args;
@@ -287,8 +287,8 @@ constexpr ArgNames arg_names(Pass pass) {
   return {};
 }
 
-/// Creates the Primitive of an implementation that oneDNN has chosen. `x` and `y` are the plain
-/// activations, which oneDNN takes unchanged, or in fp32 if `widens`.
+/// Creates the Primitive of an implementation that oneDNN has chosen. `x` and `y` describe the
+/// plain activations. oneDNN takes them unchanged or, if `widens`, in fp32.
 template <class Operation>
 Primitive finish(const typename Operation::primitive_desc& desc, Pass pass, int threads,
                  const memory::desc& x, const memory::desc& y, const memory::desc& weights,
@@ -318,21 +318,23 @@ Primitive finish(const typename Operation::primitive_desc& desc, Pass pass, int 
 }
 
 /// Returns true for linear layers whose weight gradient oneDNN's brgemm leaves partly unwritten
-/// (seen in 2.6.3, with AVX-512): it computes 64 outputs at a time, and of a remainder only the
-/// first 16 or fewer if the inputs are whole blocks of 16 and more than 6,144.
+/// (seen in 2.6.3, with AVX-512). It computes 64 outputs at a time. If the number of inputs is a
+/// multiple of 16 above 6,144, it computes only the first 16 or fewer of the remaining outputs.
 bool is_wrong_in_brgemm(const LinearDesc& d) {
   return d.in > 6144 && d.in % 16 == 0 && d.out > 64 && ceil_div(d.out, std::int64_t{16}) % 4 != 0;
 }
 
-/// Returns true for oneDNN's kernels of the weight gradient in bf16 that read or write the wrong
-/// memory (seen in 2.6.3) where a tap of the kernel sees only padding, and in some dilated shapes.
+/// Returns true for oneDNN's bf16 kernels of the weight gradient that may read or write the wrong
+/// memory (seen in 2.6.3). They do so if a tap of the kernel sees only padding, and in some dilated
+/// shapes.
 bool is_wrong_in_bf16(const std::string& implementation) {
   return implementation.starts_with("jit_bf16");
 }
 
-/// Returns true for implementations that are wrong (seen in 2.6.3): the weight gradient of strided
-/// 1x1 kernels writes behind its scratch memory if the channels do not fill whole vectors, and the
-/// data gradient of 1x1 kernels in bf16 loses a part of an odd number of output channels.
+/// Returns true for implementations that are wrong (seen in 2.6.3). The weight gradient of strided
+/// 1x1 kernels writes past the end of its scratch memory if the channels do not fill whole vectors.
+/// The data gradient of 1x1 kernels in bf16 loses a part of the output channels if their number is
+/// odd.
 bool is_wrong(const Conv2dDesc& d, Pass pass, const std::string& implementation) {
   if (pass == Pass::backward_weights) {
     return implementation.starts_with("jit_1x1") && d.stride != Size2{1, 1} &&
@@ -360,8 +362,8 @@ memory::dims conv_weight_dims(const Conv2dDesc& d) {
   return {g, out / g, in / g, d.kernel.h, d.kernel.w};
 }
 
-/// Creates the primitive of make_convolution, or, if `widens`, a weight gradient in fp32 whose
-/// activations are in bf16.
+/// Creates the primitive for make_convolution. If `widens`, `d` is in fp32, and the primitive
+/// computes the weight gradient from activations in bf16.
 Primitive convolution(const Conv2dDesc& d, Pass pass, bool fuse_relu, int threads, bool widens) {
   const memory::desc x = describe({d.batch, d.in.c, d.in.h, d.in.w}, Tag::nhwc, d.type);
   const memory::desc y =
@@ -462,7 +464,7 @@ Primitive make_linear(const LinearDesc& d, Pass pass, bool fuse_relu, int thread
       return finish<Backward>(desc, pass, threads, x, y, desc.weights_desc(), plain, nullptr);
     }
     using Backward = dnnl::inner_product_backward_weights;
-    // brgemm needs a layout of its own.
+    // brgemm needs a layout of its own, so a plain layout excludes it.
     const memory::desc& layout = is_wrong_in_brgemm(d) ? plain : any;
     const auto desc = d.bias ? make_desc<Backward>(attr, hint, x, layout, bias, y)
                              : make_desc<Backward>(attr, hint, x, layout, y);

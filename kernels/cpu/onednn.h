@@ -1,5 +1,5 @@
-// Wrapper of oneDNN, whose header only onednn.cpp includes. Only that file handles the differences
-// between oneDNN 2.x and 3.x.
+// Wrapper of oneDNN. Only onednn.cpp includes oneDNN's header and handles the differences between
+// versions 2.x and 3.x.
 //
 // Activations are NHWC, weights plain OHWI or [out][in], both in the type of the description;
 // biases and the gradients of parameters are fp32. If oneDNN prefers another weight layout, a
@@ -59,14 +59,14 @@ struct Passes {
   }
   /// Returns the maximum scratch memory of the passes in bytes.
   std::size_t scratch_bytes() const;
-  /// Returns the name of every pass with its implementation.
+  /// Returns the names of all passes with their implementations.
   std::string implementation() const;
 
   Primitive forward;
   std::optional<Primitive> weights, data;
 };
 
-/// Creates the convolution of `desc` (ignoring its pool) into conv_out; applies ReLU in the forward
+/// Creates the convolution of `desc` into conv_out, without the pool. Applies ReLU in the forward
 /// pass only if `fuse_relu`. Throws ErrorKind::device if oneDNN has no implementation, or if the
 /// description is in bf16 and the processor has no bf16 instructions.
 Primitive make_convolution(const Conv2dDesc& desc, Pass pass, bool fuse_relu, int threads);

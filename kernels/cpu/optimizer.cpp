@@ -1,5 +1,5 @@
-// Optimizers on a CPU: the loops for any processor, which also handle the elements that the wide
-// loops leave over.
+// Optimizers on a CPU: the loops for any processor. They also handle the elements that the
+// vectorised loops leave over.
 #include "kernels/cpu/optimizer.h"
 
 #include <cassert>

@@ -1,5 +1,5 @@
-// Optimizers on a CPU: the loops over flat buffers for every formula, which run in the CPU
-// backend's thread. The results have the same bits on every instruction set.
+// Optimizers on a CPU: the loops over flat buffers for every formula. They run in the CPU backend's
+// thread, and their results have the same bits on every instruction set.
 #pragma once
 
 #include <cstdint>

@@ -52,8 +52,8 @@ class OwnConv2d final : public Op {
         parts_(std::min(conv_.batch, std::int64_t{threads})),
         part_scratch_(aligned(kernels.scratch_bytes(with_batch(ceil_div(conv_.batch, parts_))))) {}
 
-  /// Returns the size of scratch, which holds the kernels' scratch of every part, then the
-  /// gradients of the parameters that all parts except the first compute.
+  /// Returns the size of scratch. It holds the kernels' scratch for every part, then the parameter
+  /// gradients of all parts except the first.
   std::size_t scratch_bytes() const override {
     const auto parts = static_cast<std::size_t>(parts_);
     return parts * part_scratch_ + (conv_.training ? (parts - 1) * gradient_bytes() : 0);

@@ -15,8 +15,8 @@
 namespace dpt {
 namespace {
 
-/// Reads one or four numbers as fp32. The maximum of bf16 numbers is one of these numbers, so
-/// writing it does not round.
+/// Reads one or four numbers as fp32. A maximum of bf16 numbers is itself one of them, so writing
+/// it does not round.
 template <class Float>
 Float read(const float* from) {
   return load<Float>(from);
@@ -44,7 +44,7 @@ void write(Bf16* to, const Float4& value) {
   for (int i = 0; i < 4; ++i) to[i] = to_bf16(value[i]);
 }
 
-/// Part of a window along one axis that lies on the input: elements first, first + step, ... below
+/// Elements of a window along one axis that lie on the input: first, first + step, and so on below
 /// end. `offset` is the first element's index in the kernel.
 struct Span {
   std::int64_t first, end, offset;
@@ -58,13 +58,13 @@ Span clip(std::int64_t out, std::int64_t stride, std::int64_t padding, std::int6
   return {start + skip * dilation, end, skip};
 }
 
-/// Returns the window of an adaptive pooling, which lies entirely on the input.
+/// Returns a window of an adaptive pooling. It lies entirely on the input.
 Span even_window(std::int64_t out, std::int64_t outs, std::int64_t size) {
   return {out * size / outs, ceil_div((out + 1) * size, outs), 0};
 }
 
-/// Base of max and average pooling. Sums are computed in fp32: in place if the elements T are fp32,
-/// otherwise in scratch memory, and then rounded once.
+/// Base of max and average pooling. Sums are computed in fp32. If the elements T are fp32, they are
+/// computed in place, otherwise in scratch memory and then rounded once.
 template <class T>
 class Pool : public Op {
  public:
@@ -132,7 +132,7 @@ class Pool : public Op {
   }
 };
 
-/// Max pooling. `Index` holds a position in the window, or kNone if a window lies entirely in the
+/// Max pooling. `Index` holds a position in the window, or kNone if the window lies entirely in the
 /// padding.
 template <class T, class Index>
 class MaxPool final : public Pool<T> {
@@ -206,7 +206,7 @@ class MaxPool final : public Pool<T> {
     }
   }
 
-  /// Tag of kCount blocks, of one or four channels each, that are processed together.
+  /// Tag for kCount blocks that are processed together, each of one or four channels.
   template <class Float, class Int, int kCount>
   struct Lanes {};
 
@@ -233,7 +233,7 @@ class MaxPool final : public Pool<T> {
   }
 
   /// Finds the largest elements of one window. As in PyTorch, the first of equal values wins, and
-  /// the last NaN.
+  /// the last of several NaNs.
   template <bool kSave, class Float, class Int, int kCount>
   void window(const T* x, T* y, Index* index, const Span& h, const Span& w) const {
     constexpr int kWidth = sizeof(Float) / sizeof(float);
@@ -331,7 +331,7 @@ class AveragePool final : public Pool<T> {
       Pool<T>::sums_of, Pool<T>::finish;
 
   /// Returns 1 / divisor of one window. If padding counts, it counts up to the end of the padded
-  /// input; the part of a ceil_mode window beyond that never counts.
+  /// input. With ceil_mode, a window may extend beyond that; this part never counts.
   float weight(std::int64_t oh, std::int64_t ow, const Span& h, const Span& w) const {
     if (d_.divisor_override != 0) return 1.0F / static_cast<float>(d_.divisor_override);
     std::int64_t high = h.end - h.first, wide = w.end - w.first;

@@ -12,8 +12,8 @@
 namespace dpt {
 namespace {
 
-/// Product of the inputs a and b. `narrow_` is the index of the input with 1x1 pixels if the other
-/// has more, otherwise -1.
+/// Product of the inputs a and b. If one input has 1x1 pixels and the other has more, `narrow_` is
+/// the index of the one with 1x1 pixels, otherwise -1.
 template <class T>
 class CpuProduct final : public Op {
  public:

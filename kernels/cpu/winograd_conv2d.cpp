@@ -12,9 +12,9 @@ bool applies(const Conv2dDesc& d, const CpuFeatures& features) {
          d.padding.w <= 2 && d.batch >= 1 && d.in.c % lanes == 0 && d.conv_out.c % lanes == 0;
 }
 
-/// Returns true if Winograd's kernels are faster than oneDNN (docs/internals/performance.md): with
-/// at least 32 channels (16 on AMD's AVX-512), because with fewer the transforms take the time that
-/// they save, and with enough tiles to justify the transform of the weights.
+/// Returns true if Winograd's kernels are faster than oneDNN (docs/internals/performance.md). They
+/// need at least 32 channels (16 on AMD's AVX-512), because with fewer the transforms take the time
+/// that they save. They also need enough tiles to justify the transform of the weights.
 bool winograd_pays(const Conv2dDesc& d, const CpuTarget& target) {
   const CpuFeatures& features = target.features;
   if (target.threads > 1 && d.batch < 2 * target.threads) return false;

@@ -1,5 +1,5 @@
-// 3x3 convolutions with stride 1 by Winograd's minimal filtering, which needs fewer multiplications
-// than a direct sum: in fp32, for the shapes for which they are faster than oneDNN.
+// 3x3 convolutions in fp32 with stride 1 by Winograd's minimal filtering, which needs fewer
+// multiplications than a direct sum. Used for the shapes for which they are faster than oneDNN.
 #pragma once
 
 #include <memory>

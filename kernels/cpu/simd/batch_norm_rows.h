@@ -1,8 +1,8 @@
-// Batch normalisation of rows of channels: sums over rows, and maps of each row.
-// Written once, as templates over a vector of floats, and compiled for each instruction set.
+// Batch normalisation of rows of channels: sums over rows, and maps of each row. The functions are
+// templates over a vector of floats, and are compiled for each instruction set.
 //
-// An activation is (rows, channels) in memory, channels fastest, so that a vector holds
-// neighbouring channels of one row.
+// An activation is (rows, channels) in memory. Neighbouring channels are adjacent, so a vector
+// holds neighbouring channels of one row.
 #pragma once
 
 #include <cstdint>
@@ -60,10 +60,10 @@ void for_channels(std::int64_t channels, const Block& block) {
   if (c < channels) block.template run<1, 4>(c, channels - c);
 }
 
-/// Computes two sums for each vector over all rows: term(row, vector, first, second) adds to them,
-/// finish(vector, first, second) receives them. In whole groups of kRows, row r goes to accumulator
-/// r mod kRows; the remaining rows go to accumulator 0. The accumulators are added in order at the
-/// end. Loops over accumulators are unrolled, so that these stay in registers.
+/// Computes two sums for each vector over all rows: term(row, vector, first, second) adds a row's
+/// terms, and finish(vector, first, second) receives the sums. In whole groups of kRows, row r goes
+/// to accumulator r mod kRows; the remaining rows go to accumulator 0. The accumulators are added
+/// in order at the end. Loops over accumulators are unrolled to keep the accumulators in registers.
 template <class V, int kVectors, int kRows, class Term, class Finish>
 [[gnu::always_inline]] inline void sum_rows(std::int64_t rows, const Term& term,
                                             const Finish& finish) {
@@ -105,7 +105,7 @@ struct Moments {
   template <int kVectors, int kRows>
   void run(std::int64_t c, std::int64_t lanes) const {
     const T* from = x + c;
-    // Use deviations from the first row, which avoids differences of large numbers.
+    // Use deviations from the first row to avoid differences of large numbers.
     V pivot[kVectors];
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) pivot[v] = V::load(from + v * V::kLanes, lanes);
@@ -231,8 +231,8 @@ struct Gradient {
   }
 };
 
-/// Returns all functions for the vector type V, whose `load` and `store` move `lanes` numbers, f32
-/// or bf16. The other lanes are zero after a load and are not stored.
+/// Returns all functions for the vector type V. Its `load` and `store` move `lanes` numbers in f32
+/// or bf16. The other lanes are zero after a load, and are not stored.
 template <class V, class T>
 constexpr RowFunctions<T> row_functions() {
   return {

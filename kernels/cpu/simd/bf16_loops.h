@@ -12,8 +12,8 @@ namespace dpt {
 struct Bf16Loops {
   /// Sets `to` to the rounded values of `from`.
   void (*round)(Bf16* to, const float* from, std::int64_t n);
-  /// Sets y to the sum of the arrays x[0] to x[inputs - 1], rounded once, after ReLU if `relu`. y
-  /// may be one of them.
+  /// Sets y to the sum of the arrays x[0] to x[inputs - 1], after ReLU if `relu`, rounded once. y
+  /// may be one of these arrays.
   void (*sum)(Bf16* y, const Bf16* const* x, int inputs, bool relu, std::int64_t n);
   /// Sets y to x after ReLU; y may be x.
   void (*relu)(Bf16* y, const Bf16* x, std::int64_t n);

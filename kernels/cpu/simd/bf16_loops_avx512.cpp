@@ -28,7 +28,7 @@ void sum(Bf16* y, const Bf16* const* x, int inputs, bool relu, std::int64_t n) {
   });
 }
 
-/// Sets to = from where y passes ReLU, else 0. The bits are copied.
+/// Copies the bits of `from` to `to` where y passes ReLU; elsewhere sets `to` to 0.
 [[gnu::always_inline]] inline void keep(Bf16* to, const Bf16* from, const Bf16* y, std::int64_t n) {
   for_vectors(n, [&](std::int64_t i, Vec::Mask mask) {
     const auto passes = static_cast<Vec::Mask>(Vec::load(y + i, mask).positive_bits() & mask);

@@ -1,24 +1,25 @@
-// Direct convolution, backward, one sample at a time so that x, dy and dx stay in the cache:
-//  1. the gradient of the convolution's output is computed from that of y (pooling, ReLU mask),
-//  2. weight gradient: tiles of dw summed over pixels, lanes over the run of (kw, ic) or over oc;
-//     if a unit (direct_tile.h) has two terms, they belong to neighbouring pixels, and copies of x
-//     and dy pair them,
-//  3. data gradient: for each row of x, lanes over the run of (kw, ic), summed over kh and oc in
-//     registers; then each pixel of x collects its kw terms. No product is wasted.
+// Direct convolution, backward. Samples are processed one at a time, so that x, dy and dx stay in
+// the cache:
+//  1. The gradient of the convolution's output is computed from that of y (pooling, ReLU mask).
+//  2. Weight gradient: tiles of dw are summed over pixels, with lanes over the run of (kw, ic) or
+//     over oc. If a unit (direct_tile.h) has two terms, they belong to neighbouring pixels, which
+//     are paired in copies of x and dy.
+//  3. Data gradient: for each row of x, sums over kh and oc stay in registers, with lanes over the
+//     run of (kw, ic). Each pixel of x then collects its kw terms. No product is wasted.
 #pragma once
 
 #include "kernels/cpu/simd/direct_conv_forward.h"
 
 namespace dpt::direct {
 
-/// Returns true if dy of the convolution is dy of the layer: nothing is fused, no lane is unused.
+/// Returns true if the convolution's dy is the layer's dy: nothing is fused, and no lane is unused.
 template <class V>
 bool takes_dy(const Conv& c) {
   return c.pool == FusedPool::none && !c.relu && c.out_c % V::kLanes == 0;
 }
 
-/// Computes the convolution's dy (pixels, channels) from dy after ReLU, unless it is the same; adds
-/// up dbias.
+/// Computes the convolution's dy (pixels, channels) from the gradient after ReLU, unless the two
+/// are the same. Adds up dbias.
 template <class V>
 void unfold_unpooled(const Conv& c, const ConvLayout<V>& layout, const typename V::Value* dy,
                      const typename V::Value* y, typename V::Value* to, float* dbias) {
@@ -69,8 +70,8 @@ void unfold_pooled(const Conv& c, const ConvLayout<V>& layout, const typename V:
   }
 }
 
-/// Stores one vector of units: the values of `first` and, if a unit has two terms, of `second`,
-/// which is null for zeros.
+/// Stores one vector of units: values of `first` and, if a unit has two terms, values of `second`.
+/// If `second` is null, its values are zeros.
 template <class V>
 [[gnu::always_inline]] inline void store_units(const typename V::Value* first,
                                                const typename V::Value* second,
@@ -82,8 +83,8 @@ template <class V>
   }
 }
 
-/// Stores `count` units of two terms: a value of `first` and one of `second`, or zero if `second`
-/// is null.
+/// Stores `count` units of two terms: a value of `first` and a value of `second`, or zero if
+/// `second` is null.
 template <class V>
 void pair_values(const typename V::Value* first, const typename V::Value* second,
                  std::int64_t count, typename V::Value* to) {
@@ -94,8 +95,9 @@ void pair_values(const typename V::Value* first, const typename V::Value* second
   }
 }
 
-/// Returns the bordered image `x` in units along the rows, made in `to`: unit i holds values i and
-/// i + (distance of neighbouring pixels of dy). If a unit has one term, returns `x`.
+/// Writes the bordered image `x` to `to` in units along the rows, and returns `to`. Unit i holds
+/// values i and i + d, where d is the distance in x of neighbouring pixels of dy. If a unit has one
+/// term, returns `x`.
 template <class V>
 const typename V::Value* paired_image(const Conv& c, const typename V::Value* x,
                                       typename V::Value* to) {
@@ -122,8 +124,8 @@ const typename V::Value* paired_image(const Conv& c, const typename V::Value* x,
   }
 }
 
-/// Returns dy (pixels, channels) in units of neighbouring pixels of a row, made in `to`. If a unit
-/// has one term, returns `dy`.
+/// Writes dy (pixels, channels) to `to` in units of neighbouring pixels of a row, and returns `to`.
+/// If a unit has one term, returns `dy`.
 template <class V>
 const typename V::Value* paired_gradient(const Conv& c, std::int64_t channels,
                                          const typename V::Value* dy, typename V::Value* to) {
@@ -154,15 +156,15 @@ struct Block {
   }
 };
 
-/// Maximum size in units of a block. Units of one term stay in the first-level cache. With two
-/// terms, blocks are larger and stay in the second-level cache, so that their sums are added to
-/// memory less often.
+/// Maximum size in units of a block. Blocks with units of one term stay in the first-level cache.
+/// With two terms, blocks are larger and stay in the second-level cache, so that their sums are
+/// added to memory less often.
 template <class V>
 inline constexpr std::int64_t kBlockUnits = V::kTerms == 1 ? 7168 : 32768;
 
-/// Computes acc[r][j] += sum over the block's pixels of a's unit r times b's j-th vector, where one
-/// of a and b is x and the other is dy. Steps are the distances, in values, from one unit of
-/// pixels, one row and one sample to the next.
+/// Computes acc[r][j] += sum over the block's pixels of a's unit r times b's j-th vector. One of a
+/// and b is x, the other is dy. The steps are the distances, in values, from one unit of pixels,
+/// one row and one sample to the next.
 template <class V, int R, int N, bool kWhole>
 [[gnu::always_inline]] inline void sum_over_block(V (&acc)[R][N], const typename V::Value* a,
                                                   const std::int64_t (&a_steps)[3],
@@ -448,7 +450,7 @@ void conv_backward(const Conv& c, const ConvCall<typename V::Value>& args) {
   const std::int64_t in_values = c.in_h * c.in_w * c.in_c;
   const std::int64_t out_values = c.out_h * c.out_w * c.out_c;
   for (std::int64_t n = 0; n < c.batch; ++n) {
-    // Samples of a group have places of their own in the paired copies.
+    // Each sample of a group has its own place in the paired copies.
     const std::int64_t place = n % layout.group;
     const Value* bordered =
         bordered_image<V>(c, layout, args.x + n * in_values, values(layout.image));

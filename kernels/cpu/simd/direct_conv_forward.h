@@ -1,6 +1,6 @@
-// Direct convolution, forward: rows of a tile are output pixels, lanes are output channels. Every
-// call packs the weights into panels [kernel row][unit of the run][channels of the tile][terms]; x
-// is read in place.
+// Direct convolution, forward. The rows of a tile are output pixels, its lanes are output channels.
+// Every call packs the weights into panels [kernel row][unit of the run][channels of the
+// tile][terms]; x is read in place.
 #pragma once
 
 #include <cstring>
@@ -29,8 +29,8 @@ struct ConvLayout {
   bool lanes_are_outputs;                 ///< weight gradient: lanes over oc, not over (kw, ic)
   bool copies_image;  ///< x is copied, because of its border or to fill the last unit
   std::int64_t image, weights, bias, partial, dy, columns, gradient, total;
-  /// Copies of x and dy for the weight gradient, if a unit has two terms: sizes per sample, number
-  /// of samples that are summed in registers, and places.
+  /// Copies of x and dy for the weight gradient, used if a unit has two terms: their sizes per
+  /// sample, the number of samples that are summed together in registers, and their places.
   std::int64_t image_units = 0, dy_units = 0, group = 1, paired_image, paired_dy;
   std::int64_t column_rows;  ///< rows of dx whose columns are computed at a time
   std::int64_t mask_bytes;   ///< bytes of saved, per sample
@@ -211,7 +211,7 @@ template <class V, int R, int N>
   }
 }
 
-/// Computes y of one pooling window, whose 2x2 pixels are in registers: the convolution's output is
+/// Computes y of one pooling window, whose 2x2 pixels are in registers. The convolution's output is
 /// never stored. `bits` records the pixels that pass a gradient: [pixel][vector of the layer].
 template <class V, int N>
 [[gnu::always_inline]] inline void finish_window(const Conv& c, V (&acc)[4][N],
@@ -412,7 +412,7 @@ struct ForwardStrip {
     const std::int64_t row_floats =
         c.out_w * (c.pool == FusedPool::none ? 1 : 4) * wide * V::kLanes;
     const std::int64_t fit = visits.parts == 1 ? c.out_h : kPartialFloats / row_floats;
-    // A row too long for its sums to be kept is processed in one visit, with the whole panel.
+    // If a row is too long for its sums to be kept, process it in one visit with the whole panel.
     const Split strips(c.out_h, fit > 1 ? fit : 1);
     for (std::int64_t s = 0; s < strips.parts; ++s) {
       const std::int64_t begin = strips.begin(s), end = begin + strips.size(s);

@@ -1,6 +1,6 @@
-// Direct linear layer. No operand is packed or transposed: the forward pass computes dot products
+// Direct linear layer. No operand is packed or transposed. The forward pass computes dot products
 // over the contiguous `in` of both operands, and both backward products have lanes over `in`. Batch
-// 1 has special, wider tiles, because a single row has too few accumulators.
+// 1 has wider tiles, because a single row has too few accumulators.
 #pragma once
 
 #include "kernels/cpu/simd/direct_tile.h"

@@ -28,7 +28,8 @@ template <class V>
                         : max_rows<V>(4);
 }
 
-/// Partition of `total` into the minimum number of parts of at most `most`, as equal as possible.
+/// Partition of `total` into as few parts as possible, each at most `most`. The parts are as equal
+/// as possible.
 struct Split {
   std::int64_t total, parts;
   [[gnu::always_inline]] Split(std::int64_t whole, std::int64_t most)

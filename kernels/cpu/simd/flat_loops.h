@@ -1,5 +1,5 @@
-// Vectorised loops of flat.h. Each handles a whole number of vectors and returns the number of
-// elements; flat.cpp handles the rest.
+// Vectorised loops of flat.h. Each processes whole vectors only and returns the number of elements
+// processed; flat.cpp handles the rest.
 #pragma once
 
 #include <cstdint>

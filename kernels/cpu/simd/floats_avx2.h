@@ -55,7 +55,7 @@ inline Floats sign_of(Floats a) {
 /// Detects non-finite values, with two cheap instructions per vector.
 class FiniteCheck {
  public:
-  /// Checks x: x - x is +0 if x is finite, otherwise NaN, whose bits are not zero.
+  /// Checks x. The difference x - x is +0 if x is finite, otherwise NaN, whose bits are not zero.
   void look_at(Floats x) { bits_ = _mm256_or_ps(bits_, (x - x).v); }
   bool all_finite() const {
     const __m256i bits = _mm256_castps_si256(bits_);

@@ -1,5 +1,5 @@
-// Kernels of this folder for a processor: for each kind, the table compiled for the widest
-// instruction set that the processor has.
+// Tables of this folder's kernels for a processor: for each kind of kernel, the one compiled for
+// the widest instruction set that the processor has.
 #pragma once
 
 #include "kernels/base/cpu_features.h"
@@ -32,7 +32,8 @@ struct KernelTables {
   const Bf16Loops* bf16 = nullptr;
 };
 
-/// Returns the tables for a processor with `features`. Only this function knows which are built.
+/// Returns the tables for a processor with `features`. Only this function knows which tables are
+/// built.
 KernelTables kernel_tables(const CpuFeatures& features);
 
 }  // namespace dpt

@@ -23,9 +23,9 @@ struct LayerSums {
   double a[kLanes] = {}, b[kLanes] = {};
 };
 
-/// Passes of a formula over the first elements of `buffers`, as many as fill whole vectors. They
-/// return the number of elements processed, up to `count`, and set `finite` to false if they wrote
-/// a non-finite value.
+/// Passes of a formula over as many of the first elements of `buffers` as fill whole vectors. They
+/// return the number of elements processed, at most `count`, and set `finite` to false if they
+/// wrote a non-finite value.
 struct FormulaLoops {
   /// Runs `prepare`; null unless the formula is layer-wise.
   std::int64_t (*prepare)(const UpdateStep& step, float clip, const OptimizerBuffers& buffers,

@@ -13,8 +13,8 @@ namespace dpt::avx2 {
 
 struct Vec {
   static constexpr int kLanes = 8;
-  /// Number of accumulators that a register tile may hold: 16 registers minus three operands and a
-  /// broadcast.
+  /// Number of accumulators that a register tile may hold: all 16 registers except three for
+  /// operands and one for a broadcast.
   static constexpr int kAccumulators = 12;
   using Value = float;
   static constexpr int kTerms = 1;

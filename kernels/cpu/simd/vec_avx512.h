@@ -1,6 +1,6 @@
 // Vectors of sixteen floats in an AVX-512 register, with the operations of vec_avx2.h. Only files
-// compiled for AVX-512 may include this one. Some operations use masked forms, because GCC 12 would
-// warn about the undefined source that its headers pass to the plain forms.
+// compiled for AVX-512 may include this one. Some operations use masked forms, because GCC 12 warns
+// about the undefined source that its headers pass to the plain forms.
 #pragma once
 
 #include <immintrin.h>
@@ -14,7 +14,7 @@ namespace dpt::avx512 {
 
 struct Vec {
   static constexpr int kLanes = 16;
-  /// Number of accumulators: 32 registers hold 24 of them, three operands and a broadcast.
+  /// Number of accumulators: the 32 registers hold 24 of them, and three operands and a broadcast.
   static constexpr int kAccumulators = 24;
   using Value = float;
   static constexpr int kTerms = 1;
@@ -71,8 +71,8 @@ struct Vec {
   }
   Vec keep(std::uint32_t bits) const { return {_mm512_maskz_mov_ps(static_cast<Mask>(bits), v)}; }
   Vec keep_positive(Vec y) const { return keep(y.positive_bits()); }
-  /// Returns the sum of the lanes, in the order of a fixed tree: lane i with i + 8, i + 4, i + 2, i
-  /// + 1.
+  /// Returns the sum of the lanes, in the order of a fixed tree: lane i with i + 8, then i + 4, i +
+  /// 2 and i + 1.
   float sum() const {
     const __m256 half = _mm256_add_ps(_mm512_maskz_extractf32x8_ps(0xFF, v, 0),
                                       _mm512_maskz_extractf32x8_ps(0xFF, v, 1));

@@ -1,10 +1,11 @@
 // 3x3 convolution with stride 1 by Winograd's minimal filtering F(2x2, 3x3): 16 multiplications for
-// four outputs instead of 36. Source: Lavin and Gray, Fast Algorithms for Convolutional Neural
-// Networks, 2015 (arXiv:1509.09308), whose letters are used: with tiles d of 4x4 inputs,
+// four outputs instead of 36. The source, whose letters are used here, is Lavin and Gray, Fast
+// Algorithms for Convolutional Neural Networks, 2015 (arXiv:1509.09308). With tiles d of 4x4
+// inputs,
 //   y = A' [ (G g G') * (B' d B) ] A,
-// where * is elementwise. Its sum over input channels is sixteen matrix products. All matrices hold
-// 0, 1, -1 and 1/2 only, so the results differ from a direct sum by a few roundings. The gradients
-// are those of the same formula:
+// where * is elementwise. The sum of the products over input channels is sixteen matrix products.
+// All matrices hold only 0, 1, -1 and 1/2, so the results differ from a direct sum by a few
+// roundings. The gradients follow from the same formula:
 //   x: the same convolution of dy with the weights turned by 180 degrees,
 //   g: G' [ (A dy A') * (B' d B), summed over tiles ] G.
 // Like direct_tile.h, this file has templates over a vector type, compiled once per instruction
@@ -26,7 +27,7 @@ using direct::Split;
 inline constexpr int kTransformed = 16;  ///< elements of a transformed tile or kernel
 
 /// Returns the distance in floats between elements of transformed tiles. It is not a power of two,
-/// because then the sixteen streams of a transform would share few sets of the cache.
+/// because the sixteen streams of a transform would then share few sets of the cache.
 [[gnu::always_inline]] inline std::int64_t element_step(std::int64_t tiles, std::int64_t channels) {
   return tiles * channels + 16;
 }
@@ -34,8 +35,8 @@ inline constexpr int kTransformed = 16;  ///< elements of a transformed tile or 
 /// cache together with the weights.
 inline constexpr std::int64_t kBlockFloats = 48 * 1024;
 
-/// Width of a register tile in vectors. Loads limit the speed of these products, and a wide tile
-/// has the fewest.
+/// Width of a register tile in vectors. Loads limit the speed of these products, and wide tiles
+/// need the fewest.
 inline constexpr std::int64_t kTileVectors = 4;
 
 /// The 2x2 tiles of a batch's pixels, in row order, image after image. A block is a range of
@@ -106,8 +107,8 @@ template <class V, class Load>
   }
 }
 
-/// Computes B' d B for `count` tiles, whose inputs begin pad_h rows and pad_w columns before the
-/// tile: to[element][tile][c]. Pixels outside the image count as zero.
+/// Computes B' d B for `count` tiles as to[element][tile][c]. The inputs of a tile begin pad_h rows
+/// and pad_w columns before it. Pixels outside the image count as zero.
 template <class V>
 void transform_inputs(const float* x, const Images& images, std::int64_t pad_h, std::int64_t pad_w,
                       TileAt tile, std::int64_t count, float* to) {
@@ -135,7 +136,7 @@ void transform_inputs(const float* x, const Images& images, std::int64_t pad_h, 
   }
 }
 
-/// Computes A dy A' for `count` tiles: to[element][tile][c].
+/// Computes A dy A' for `count` tiles as to[element][tile][c].
 template <class V>
 void transform_gradients(const float* dy, const Images& images, TileAt tile, std::int64_t count,
                          float* to) {
