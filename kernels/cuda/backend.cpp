@@ -56,7 +56,7 @@ void allow_connections() {
   static_cast<void>(set);
 }
 
-/// cudaEvent_t without timing, which no step needs.
+/// An event without timing, because no step needs it.
 class CudaEvent final : public Event {
  public:
   CudaEvent() {
@@ -221,8 +221,8 @@ class CudaBackend final : public Backend {
     return marks_;
   }
   void wait(std::uint64_t mark_to_wait) override {
-    // If the event has been recorded again since then, it marks a later point, and waiting for that
-    // is sufficient.
+    // If the mark's event has been recorded again since, it marks a later point, and waiting for
+    // that is sufficient.
     if (mark_to_wait == 0) return;
     wait_for_event(context_, mark(mark_to_wait).get());
   }

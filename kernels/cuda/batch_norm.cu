@@ -23,7 +23,8 @@ struct Channel {
   float mean, inverse, scale, shift;
 };
 
-/// Addresses of the channels' statistics and parameters. `values` is 1 for running variances.
+/// Addresses of the channels' statistics and parameters. `squares` are divided by `values`, which
+/// is 1 for running variances.
 struct Channels {
   const float *mean, *squares, *weight, *bias;
   float values, eps;
@@ -67,8 +68,8 @@ struct Batch {
   float* partials;  ///< (chunk, 2, channels)
   unsigned* counters;
 
-  // Rows of a chunk. 32 bits suffice (check_indices), and the compiler divides by the lanes to
-  // unroll a loop over rows.
+  // Return the rows of a chunk as 32-bit numbers. These suffice (check_indices), and the compiler
+  // divides by the number of lanes to unroll a loop over rows.
   __device__ int begin(unsigned chunk) const {
     return static_cast<int>(chunk * cut.rows_per_chunk);
   }
@@ -97,8 +98,8 @@ struct TwoSums {
   }
 };
 
-/// Stores a chunk's sums. Returns true in the last block of the tile, which then adds up all
-/// chunks; always if there is only one chunk.
+/// Stores a chunk's sums. Returns true in the tile's last block, which must then add up all chunks.
+/// With a single chunk, stores nothing and always returns true.
 template <int kWidth>
 __device__ inline bool hand_over(const Batch& batch, const CutPlace& at,
                                  const TwoSums<kWidth>& sums) {
@@ -109,8 +110,8 @@ __device__ inline bool hand_over(const Batch& batch, const CutPlace& at,
   return is_last_block(batch.counters + at.tile, batch.cut.chunks);
 }
 
-/// Turns sums of deviations from `pivot` and of their squares, over `count` values, into moments:
-/// means and sums of squared deviations.
+/// Converts sums over `count` values to moments. The sums are of deviations from `pivot` and of
+/// their squares; the moments are means and sums of squared deviations.
 template <int kWidth>
 __device__ inline void to_moments(TwoSums<kWidth>& sums, const Pack<float, kWidth>& pivot,
                                   int count) {
@@ -127,7 +128,7 @@ __global__ void __launch_bounds__(kCutThreads)
     moments_kernel(Batch batch, const T* x, float* moments) {
   const CutPlace at(batch.cut, batch.channels);
   const int begin = batch.begin(at.chunk), end = batch.end(at.chunk);
-  // Use deviations from the first row, which avoids differences of large numbers.
+  // Use deviations from the first row to avoid differences of large numbers.
   Pack<float, kWidth> pivot = {};
   TwoSums<kWidth> sums;
   if (at.works) {
@@ -148,8 +149,8 @@ __global__ void __launch_bounds__(kCutThreads)
   to_moments(sums, pivot, end - begin);
   if (!hand_over(batch, at, sums)) return;
   if (batch.cut.chunks > 1) {
-    // Use deviations from the first chunk's mean. A merge of moments in pairs would divide in every
-    // iteration, and the next loads would wait for that.
+    // Use deviations from the first chunk's mean. Merging moments in pairs would need a division in
+    // every iteration, and the next loads would wait for it.
     sums = {};
     if (at.works) {
       pivot = load_pack<kWidth>(batch.partials + at.column);
@@ -196,8 +197,8 @@ struct PartialGradient {
   const T *first, *second, *gate;
   T* dy;
 
-  /// Loads the parts of a pack and stores the complete pack, which it returns. Its values are
-  /// rounded as those of the kernels for sums and ReLUs.
+  /// Loads the parts of a pack, stores the complete pack and returns it. Its values are rounded
+  /// like those of the kernels for sums and ReLUs.
   template <int kWidth, bool kAligned>
   __device__ Pack<T, kWidth> load(std::int64_t i) const {
     Pack<T, kWidth> result = load_channels<kWidth, kAligned>(first + i);
@@ -213,8 +214,8 @@ struct PartialGradient {
   }
 };
 
-/// Results of the sums of gradients, each of which may be null: the sums of dy and of dy times the
-/// normalised x, (2, channels), and the gradients of the parameters.
+/// Results of the sums of gradients: the sums of dy and of dy times the normalised x, (2,
+/// channels), and the gradients of the parameters. Each may be null.
 struct GradientSums {
   float *sums, *dweight, *dbias;
   bool add;
@@ -275,13 +276,14 @@ __global__ void __launch_bounds__(kCutThreads)
   }
 }
 
-/// Place of a thread in a pass over all elements: it keeps its pack of channels for all its rows,
-/// and so computes their factors once.
+/// Place of a thread in a pass over all elements. A thread has the same pack of channels in all its
+/// rows, so it computes their factors only once.
 struct PassPlace {
-  std::int64_t column, row, stride;  ///< stride: rows from one to the thread's next
+  std::int64_t column, row, stride;  ///< stride: number of rows from one row of the thread to its
+                                     ///< next
   bool works;
 
-  /// `packs`: divides by the number of packs in a row, which is at most grid_threads().
+  /// `packs` divides by the number of packs in a row, which is at most grid_threads().
   __device__ PassPlace(const Divider& packs, int width) {
     auto pack = static_cast<std::uint32_t>(global_thread());
     stride = packs.quotient(static_cast<std::uint32_t>(grid_threads()));
@@ -291,7 +293,7 @@ struct PassPlace {
   }
 };
 
-/// Statistics that forward used, times samples; null if not requested.
+/// Places for the statistics that forward used, multiplied by `samples`. Null if not requested.
 struct UsedStatistics {
   float *mean, *variance;
   float samples;
@@ -327,8 +329,8 @@ __global__ void __launch_bounds__(256)
   }
 }
 
-/// Computes dx = dy * scale + x * of_x + constant, which may be the same memory as dy. `sums` is
-/// null if the statistics do not depend on x.
+/// Computes dx = dy * scale + x * of_x + constant. dx may be the same memory as dy. `sums` is null
+/// if the statistics do not depend on x.
 template <class T, int kWidth>
 __global__ void __launch_bounds__(256)
     input_gradient_kernel(std::int64_t rows, Divider packs, Channels channels, const float* sums,
@@ -395,7 +397,7 @@ class CudaBatchNorm final : public Op {
       used.variance = device<float>(args.params[desc_.kRunningVar].gradient);
       used.samples = static_cast<float>(args.samples);
     }
-    // The width does not matter for the bits.
+    // The width does not affect the bits.
     const int width = aligned_to(16, args.x, args.y) ? this->width() : 1;
     launch(width == 1 ? normalise_kernel<T, 1> : normalise_kernel<T, kPack>, pass_blocks(width),
            kPassThreads, 0, context_.stream, rows(), Divider(channels() / width), channels_of(args),
@@ -490,7 +492,7 @@ class CudaBatchNorm final : public Op {
   Cut cut_;
 };
 
-/// Maximum number of merges of one merging kernel.
+/// Maximum number of parts, two for each merge, and of outs of one merging kernel.
 constexpr int kMaxMerged = 32;
 struct Merges {
   float* parts[kMaxMerged];  ///< in pairs: left, right
@@ -521,8 +523,8 @@ const float* sums_of(const RunningRange& range, const RunningArgs& args) {
   return device<const float>(args.sums + static_cast<std::size_t>(range.begin) * sizeof(float));
 }
 
-// `sums` has the range's sums only: before them there may be no memory, because frozen parameters
-// have no gradient.
+// `sums` begins with the range's sums. There may be no memory before them, because frozen
+// parameters have no gradient.
 __global__ void check_running_kernel(const float* params, const float* sums, StepMetrics* metrics,
                                      RunningRange range, std::int64_t first) {
   const float momentum = next_momentum(range, params);
@@ -575,7 +577,7 @@ std::unique_ptr<Op> make_cuda_op(const CudaContext& context, const BatchNormDesc
 void cuda_merge_moments(const CudaContext& context, std::span<const DevPtr> parts,
                         std::span<const MomentMerge> merges, std::span<const DevPtr> outs,
                         std::int64_t channels) {
-  // Launch until everything is merged; a launch begins when the previous one has ended.
+  // Launch until everything is merged. A launch begins when the previous one has ended.
   std::size_t merged = 0, copied = 0;
   while (merged < merges.size() || copied < outs.size()) {
     Merges some = {};

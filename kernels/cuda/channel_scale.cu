@@ -9,8 +9,8 @@
 namespace dpt {
 namespace {
 
-/// Multiplies `from` by the weight; with negative_only, copies it where x is above 0. A pack spans
-/// two pixels only if there is one weight.
+/// Multiplies `from` by the weight. With negative_only, elements where x is above 0 are only
+/// copied. A pack spans two pixels only if there is one weight.
 template <class T>
 struct ChannelScaleBody {
   T* to;

@@ -70,7 +70,7 @@ __global__ void __launch_bounds__(kSumColumns* kSumLanes)
   }
 }
 
-/// Sets out[column] to the sum number `which` (of `sums`) over all chunks, or adds it if `add`.
+/// Sets out[column] to the sum with index `which` (of `sums`) over all chunks, or adds it if `add`.
 __global__ inline void __launch_bounds__(256)
     sum_chunks_kernel(RowChunks chunks, int sums, int which, const float* partials, float* out,
                       bool add) {

@@ -65,7 +65,7 @@ __device__ inline Pack<float, kWidth> sum_rows(const Source& source, std::int64_
 }
 
 /// Computes the column sums. If `out` is null, stores no sums, but still loads all of the source,
-/// which may modify its memory.
+/// because loading may modify its memory.
 template <class Source, int kWidth>
 __global__ void __launch_bounds__(kCutThreads)
     column_sums_kernel(Cut cut, Source source, std::int64_t rows, std::int64_t columns, float* out,

@@ -16,9 +16,10 @@ void column_sums(const CudaContext& context, DevPtr x, DType type, std::int64_t 
                  std::int64_t columns, DevPtr out, GradWrite write, DevPtr scratch);
 
 /// Computes backward of a ReLU and of the bias before it in one pass. x holds the gradient of the
-/// ReLU's output y, and is overwritten with the gradient of its input: 0 where y <= 0, unchanged
-/// where y is positive or NaN. Unless `out` is null, `out` receives column_sums of the new x, the
-/// gradient of the bias. y has the shape and type of x. Needs the scratch of column_sums.
+/// ReLU's output y, and is overwritten with the gradient of the ReLU's input: 0 where y <= 0,
+/// unchanged where y is positive or NaN. Unless `out` is null, it receives the column_sums of the
+/// new x, the gradient of the bias. y has the shape and type of x. Needs the scratch of
+/// column_sums.
 void relu_column_sums(const CudaContext& context, DevPtr x, DevPtr y, DType type, std::int64_t rows,
                       std::int64_t columns, DevPtr out, GradWrite write, DevPtr scratch);
 

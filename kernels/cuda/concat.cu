@@ -95,7 +95,8 @@ class CudaConcat final : public Op {
   }
   std::size_t pixel_bytes() const { return bytes_of(desc_.out.c); }
 
-  /// Calls use(input, offset, bytes) with the place of the input's channels in a pixel of y.
+  /// Calls use(input, offset, bytes) for every input, with the place of its channels in a pixel of
+  /// y.
   template <class Use>
   void for_parts(const Use& use) const {
     std::int64_t channel = 0;
@@ -105,7 +106,7 @@ class CudaConcat final : public Op {
     }
   }
 
-  /// Calls use(input, offset) with the place of the input in a sample of y.
+  /// Calls use(input, offset) for every input, with its place in a sample of y.
   template <class Use>
   void for_images(const Use& use) const {
     std::int64_t element = 0;

@@ -145,7 +145,8 @@ class CudaConv2d final : public Op {
       pool.scratch = rest;
       pool_->backward(pool);
     } else if (relu_ && sums_bias()) {
-      // Compute the gradient before the ReLU, which may overwrite dy, and its sums in one kernel.
+      // In one kernel, compute the gradient before the ReLU (it may overwrite dy) and its column
+      // sums.
       relu_column_sums(context_, dz, args.y, d_.type, rows(), d_.conv_out.c,
                        args.params[d_.kBias].gradient, args.write, rest);
     } else if (relu_) {
@@ -185,7 +186,7 @@ class CudaConv2d final : public Op {
   std::unique_ptr<Op> pool_, relu_;
 };
 
-/// Convolution, ReLU and pooling as one kernel, whose backward passes read the pooled gradient. The
+/// Convolution, ReLU and pooling as one kernel. The backward passes read the pooled gradient. The
 /// convolution's output, the largest tensor of such a layer, is never in memory.
 class PooledConv2d final : public Op {
  public:

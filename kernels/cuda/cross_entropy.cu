@@ -1,7 +1,7 @@
 // Softmax, cross-entropy and its gradient. A team of threads handles a row of logits, with element
 // c in thread c % team. The formulas of an element, the loss and the gradient are in
 // kernels/common/softmax.h. A team of kSoftmaxLanes adds in the order of softmax_cross_entropy, so
-// that few classes give the CPU's bits.
+// the results for few classes have the CPU's bits.
 #include "kernels/cuda/ops.h"
 
 #include "kernels/common/class_weights.h"

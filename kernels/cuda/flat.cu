@@ -92,9 +92,9 @@ struct Tree {
   int part_count, out_count, addition_count;
 };
 
-/// Adds the elements at `i` of all parts in the order of the tree, and stores the sum to the outs.
-/// The values are in `mine`, `stride` apart, because the additions index them, which is impossible
-/// in registers.
+/// Adds the elements at `i` of all parts in the order of the tree, and stores the sum in all outs.
+/// The additions access the values by index, which is impossible in registers, so the values are in
+/// `mine`, `stride` apart.
 template <int kCount>
 __device__ inline void sum_place(const Tree& tree, std::int64_t i, Pack<float, kCount>* mine,
                                  unsigned stride) {

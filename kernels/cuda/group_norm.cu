@@ -59,8 +59,8 @@ __device__ inline double sum_for_all(double value) {
   return total;
 }
 
-/// Computes the moments in two passes, and then y. The first pass adds deviations from one element,
-/// which avoids differences of large numbers.
+/// Computes the moments in two passes, and then y. The first pass adds deviations from one element
+/// to avoid differences of large numbers.
 template <class T, int kThreads>
 __global__ void __launch_bounds__(kThreads)
     group_norm_kernel(Sets sets, float eps, const T* x, T* y, const float* weight,

@@ -4,9 +4,9 @@
 //
 // Results have the same bits every time. An algorithm uses dpt's workspace, so work on other
 // streams does not affect it. If it splits the inner dimension, the parts go to the workspace in
-// fp32 and are added in a second pass; other schemes, which add into the output or in its type, are
-// masked out. Without a plan cache, the algorithm is the first one that cuBLASLt's heuristics name
-// for the shape and GPU; with a plan cache, it is the fastest of the first few.
+// fp32 and are added in a second pass. Other schemes, which add into the output or in its type, are
+// masked out. Without a plan cache, the algorithm is the first one that cuBLASLt's heuristics
+// suggest for the shape and GPU; with a plan cache, it is the fastest of the first few.
 #include "kernels/cuda/ops.h"
 
 #include <algorithm>
@@ -79,8 +79,8 @@ class Matmul {
     choose(p);
   }
 
-  /// Runs the product. `bias` (columns) has the type of the result, as cuBLASLt requires, and is
-  /// used by an epilogue with a bias.
+  /// Runs the product. `bias` (columns) is used by an epilogue with a bias. It has the type of the
+  /// result, as cuBLASLt requires.
   void run(DevPtr left, DevPtr right, DevPtr result, GradWrite write = GradWrite::overwrite,
            DevPtr bias = {}) {
     if (bias) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, device<const void>(bias));
@@ -91,8 +91,8 @@ class Matmul {
                      context_.workspace_bytes, context_.stream),
           "cublasLtMatmul");
   }
-  /// Returns the name of the algorithm, the same in every process, with a remark on its timing if
-  /// any.
+  /// Returns the name of the algorithm, which is the same in every process, followed by the remark
+  /// on its timing, if any.
   std::string name() const { return algorithm_name_ + uncaptured_; }
   const std::string& algorithm_name() const { return algorithm_name_; }
 
@@ -165,8 +165,8 @@ class Matmul {
     algorithm_name_ = algorithms.front().name;
   }
 
-  /// Returns the name of the fastest algorithm, and removes those that fail. Empty if there is too
-  /// little memory for timing.
+  /// Returns the name of the fastest algorithm, or an empty name if there is too little memory for
+  /// timing. Removes the algorithms that fail.
   std::string fastest(const Product& p, std::vector<Algorithm>& algorithms) {
     Timing timing(context_);
     const DType factors = Product::of(p.types.factors), to = Product::of(p.types.result);
@@ -200,7 +200,7 @@ class Matmul {
   }
   static DevPtr address(const void* pointer) { return {reinterpret_cast<std::uintptr_t>(pointer)}; }
 
-  /// Returns the algorithms that cuBLASLt's heuristics name, best first: at least one, at most
+  /// Returns the algorithms that cuBLASLt's heuristics suggest, best first: at least one, at most
   /// `most`, without repetition.
   std::vector<Algorithm> find_algorithms(const Product& p, int most) const {
     cublasLtMatmulPreference_t made = nullptr;
@@ -316,7 +316,7 @@ class CudaLinear final : public Op {
     if (backward_data_) backward_data(args);
   }
   bool has_backward_parts() const override { return backward_data_.has_value(); }
-  /// Computes the gradient of the ReLU's input and, in the same kernel, that of the bias.
+  /// Computes the gradients of the ReLU's input and of the bias in the same kernel.
   void begin_backward(const OpArgs& args) override {
     if (!d_.relu) return;
     relu_column_sums(context_, args.dy, args.y, d_.type, d_.batch, d_.out,

@@ -45,8 +45,8 @@ struct Call {
   unsigned* counter;
 };
 
-/// One row, as its team sees it. It has no elements if the team has no row but must take part in
-/// the shuffles of its warp.
+/// One row, as its team sees it. If the team has no row, but must take part in the shuffles of its
+/// warp, the row has no elements.
 template <class T>
 struct Row {
   const T* logits;
@@ -71,8 +71,8 @@ struct Largest {
   float value;
   std::int32_t index;
 
-  /// Keeps the larger of the two, the first one if they are equal. NaN is never larger, as on the
-  /// CPU.
+  /// Keeps the larger of the two logits, or the one with the lower index if they are equal. NaN is
+  /// never larger, as on the CPU.
   __device__ void join(float other, std::int32_t other_index) {
     const bool wins = other > value || (other == value && other_index < index);
     value = wins ? other : value;
@@ -81,8 +81,8 @@ struct Largest {
 };
 
 /// Team of `kThreads` threads for one row: a part of a warp, or a whole block of several warps.
-/// Every result is the same in all its threads. All threads of a warp (or of the block, if it is
-/// the team) must make the same calls.
+/// Every result is the same in all threads of the team. All threads of a warp (or of the block, if
+/// it is the team) must make the same calls.
 template <int kThreads>
 struct Team {
   static constexpr int kSize = kThreads, kWarps = kThreads / 32;

@@ -1,5 +1,5 @@
 // The operations of an NVIDIA GPU: an overload of make_cuda_op for each description in DPT_OPS,
-// defined in the source file of the operation's name. The context must outlive the operations.
+// defined in the source file named after the operation. The context must outlive the operations.
 #pragma once
 
 #include <memory>

@@ -39,8 +39,8 @@ struct TilesOfRange {
   int first, count;
 };
 
-/// Work of a launch: one range that the whole grid shares, or tiles of ranges, each of which one
-/// block processes at a time.
+/// Work of a launch: either one range that the whole grid shares, or tiles of ranges. A block
+/// processes one tile at a time.
 struct Work {
   UpdateRange range;         ///< used if there are no tiles
   const UpdateRange* tiles;  ///< in device memory, or null
@@ -140,8 +140,9 @@ __device__ inline bool prepare_pack(const Now<Formula>& now, const Buffers& buff
   return !Formula::kPreparesStates || at.store_states(buffers, i);
 }
 
-/// Calls packs(i) for whole packs of a range and single(i) for other elements, sharing the range
-/// with `threads` - 1 other threads. Returns true if all calls returned true.
+/// Calls packs(i) for whole packs of a range and single(i) for other elements. The range is shared
+/// among `threads` threads, of which this is number `thread`. Returns true if all calls returned
+/// true.
 template <class Packs, class Single>
 __device__ inline bool for_range(const UpdateRange& range, bool aligned, std::int64_t thread,
                                  std::int64_t threads, const Packs& packs, const Single& single) {
@@ -268,7 +269,7 @@ int states_of(int formula, FormulaList<Formulas...>) {
   return kStates[formula];
 }
 
-/// Tiles of the ranges, and for each tile the tiles of its range.
+/// Tiles of all ranges. `siblings` has, for each tile, the tiles of its range.
 struct Tiles {
   std::vector<UpdateRange> tiles;
   std::vector<TilesOfRange> siblings;

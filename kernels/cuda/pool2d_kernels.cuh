@@ -1,7 +1,7 @@
 // Pooling kernels. Threads process packs of neighbouring channels, NHWC, so that they read and
 // write whole lines. Backward gathers: each input element adds the gradients of the windows that
-// contain it, in the same order as the CPU, so no two threads write the same element. If windows
-// tile the input, a thread writes a whole window instead, which reads less.
+// contain it, in the same order as the CPU. So no two threads write the same element. If windows
+// tile the input, a thread writes a whole window instead, because this reads less.
 #pragma once
 
 #include <limits>
@@ -18,9 +18,10 @@ struct PoolAxis {
   Divider by_stride, by_dilation;
   bool adaptive;  ///< Pool2dDesc::adaptive
 
-  /// Returns the start of output `o`'s window on the input, which may be in the padding before it.
+  /// Returns the start of output `o`'s window on the input. It may be in the padding before the
+  /// input.
   __device__ int start(int o) const { return adaptive ? o * in / out : o * stride - padding; }
-  /// Returns the end of an undilated window, which may be beyond the input.
+  /// Returns the end of an undilated window. It may be beyond the input.
   __device__ int end(int o) const {
     return adaptive ? ((o + 1) * in + out - 1) / out : start(o) + kernel;
   }
@@ -78,7 +79,7 @@ __device__ inline unsigned pack_at(unsigned base, int h, int w, int width, const
 
 // ---- Max ---------------------------------------------------------------------------------------
 
-/// Value saved for a window without an element that gets a gradient.
+/// Value saved for a window in which no element gets a gradient.
 template <class Index>
 inline constexpr Index kNoPosition = static_cast<Index>(~Index{0});
 
@@ -212,7 +213,7 @@ struct AverageWeights {
   float fixed;  ///< 1 / divisor_override; 0 without one
 
   /// Returns 1 / divisor of one window. If padding counts, it counts up to the end of the padded
-  /// input; the part of a ceil_mode window beyond that never counts.
+  /// input. With ceil_mode, a window may extend beyond that; this part never counts.
   __device__ float weight(const PoolGeometry& g, int oh, int ow) const {
     if (fixed != 0.0F) return fixed;
     const int high = extent(g.h, oh), wide = extent(g.w, ow);
@@ -252,8 +253,8 @@ __global__ void __launch_bounds__(kPoolThreads)
   store_pack<kCount>(y + static_cast<std::size_t>(at) * kCount, result);
 }
 
-/// Computes dx. `closed` is null, or has a bit for each input element from `first` on, which is set
-/// if a fused ReLU blocks its gradient.
+/// Computes dx. Unless it is null, `closed` has a bit for each input element from `first` on. The
+/// bit is set if a fused ReLU blocks the element's gradient.
 template <class T, int kCount>
 __global__ void __launch_bounds__(kPoolThreads)
     average_backward(PoolGeometry g, AverageWeights average, const T* dy, T* dx,

@@ -107,9 +107,9 @@ class Bench {
   void* sums_scratch_ = nullptr;
 };
 
-/// The candidates for one problem, created when first needed, because opening cuDNN takes long. A
-/// plan that the cache names is created without asking cuDNN's heuristics. If cuDNN fails or is
-/// missing, dpt's kernels are the only candidates, and the remark of the chosen plan reports it.
+/// The candidates for one problem. They are created when first needed, because opening cuDNN takes
+/// long. A plan that the cache names is created without asking cuDNN's heuristics. If cuDNN fails
+/// or is missing, dpt's kernels are the only candidates, and the chosen plan's remark reports it.
 class Candidates {
  public:
   Candidates(const CudaContext& context, const ConvProblem& problem)
@@ -196,7 +196,7 @@ class Candidates {
   }
 
   using Plans = std::vector<std::unique_ptr<ConvPlan>>;
-  /// Returns the first plan, among those that are not avoided unless `even_avoided`; or null.
+  /// Returns the first plan, or null. Skips avoided plans unless `even_avoided`.
   const ConvPlan* first(const Plans& plans, bool even_avoided) const {
     for (const auto& plan : plans) {
       if (even_avoided || !context_.avoided.contains(plan->name())) return plan.get();
@@ -222,7 +222,8 @@ class Candidates {
     return cudnn_;
   }
 
-  /// Returns padded plans that use tensor cores, if cuDNN's plans for the problem itself do not.
+  /// Returns the padded plans that use tensor cores; none if one of cuDNN's plans for the problem
+  /// itself does.
   Plans& padded() {
     const std::optional<ConvProblem> problem = padded_problem(problem_);
     if (!problem || std::exchange(asked_padded_, true)) return padded_;

@@ -15,9 +15,9 @@
 
 namespace dpt {
 
-/// Pooling over windows of 2x2 with stride 2, without padding or overhang, fused into the
-/// convolution, so that the convolution's output is never in memory. `y` of ConvArgs is then the
-/// pooled output. A last odd row or column, which is in no window, is not computed.
+/// Pooling that is fused into the convolution: windows of 2x2 with stride 2, without padding or
+/// overhang. The convolution's output is never in memory, and `y` of ConvArgs is the pooled output.
+/// A last odd row or column is in no window, and is not computed.
 struct ConvPool {
   PoolKind kind = PoolKind::max;
   SampleShape out;     ///< after the pooling
@@ -36,8 +36,8 @@ struct ConvProblem {
   bool tf32 = false;                ///< fp32 factors may be rounded to tf32
   bool bias = false, relu = false;  ///< forward: y = pool(relu(conv + bias))
   std::optional<ConvPool> pool;     ///< supported only by dpt's plans
-  // In backward_weights, `bias` requests the gradient of the bias too, which a plan may compute
-  // (gives_dbias).
+  // In backward_weights, `bias` requests the gradient of the bias as well. A plan that computes it
+  // returns true from gives_dbias.
 
   /// Returns one line without spaces that contains all fields: the key of the plan cache.
   std::string key() const;
@@ -46,8 +46,9 @@ struct ConvProblem {
 /// Returns one pass of a described convolution, without its pooling.
 ConvProblem conv_problem(const Conv2dDesc& desc, Pass pass);
 
-/// Addresses of one run. forward: y from x, weight, bias. backward_data: x from y, weight (x and y
-/// hold gradients). backward_weights: dweight from x and y (y holds the gradient).
+/// Addresses of one run. forward computes y from x, weight and bias. backward_data computes x from
+/// y and weight, where x and y are gradients. backward_weights computes dweight from x and y, where
+/// y is a gradient.
 struct ConvArgs {
   void* x = nullptr;
   void* y = nullptr;
@@ -110,17 +111,17 @@ inline constexpr int kMaxCudnnPlans = 6;
 std::vector<std::unique_ptr<ConvPlan>> make_cudnn_plans(const CudaContext& context,
                                                         const ConvProblem& problem, int most);
 
-/// Creates cuDNN's plan of this name without asking the heuristics. Null if this cuDNN, the GPU or
-/// the workspace does not support it.
+/// Creates cuDNN's plan of this name without asking the heuristics. Returns null if this cuDNN, the
+/// GPU or the workspace does not support it.
 std::unique_ptr<ConvPlan> make_cudnn_plan(const CudaContext& context, const ConvProblem& problem,
                                           const std::string& name);
 
 /// Prefix of the names of padded plans; the name of the plan for the padded problem follows.
 inline constexpr std::string_view kPaddedPrefix = "padded:";
 
-/// Returns the problem whose input has channels of zeros after its own, so that a pixel fills 16
-/// bytes: 8 channels in bf16, 4 in tf32. Returns nothing if padding does not help (no tensor cores,
-/// enough channels, groups) or is not supported (a fused pool, the gradient of the data).
+/// Returns `problem` with channels of zeros appended to its input, so that a pixel fills 16 bytes:
+/// 8 channels in bf16, 4 in tf32. Returns nothing if padding does not help (no tensor cores, enough
+/// channels, groups) or is not supported (a fused pool, the gradient of the data).
 std::optional<ConvProblem> padded_problem(const ConvProblem& problem);
 
 /// Creates a plan for `problem` that pads its tensors in scratch memory and runs `inner`, a plan

@@ -7,8 +7,8 @@
 namespace dpt {
 namespace {
 
-/// Returns the name of an engine with its knobs (type=value), which identifies an implementation
-/// within one version of cuDNN: "cudnn:eng38-k2=1".
+/// Returns the name of an engine with its knobs (type=value): "cudnn:eng38-k2=1". The name
+/// identifies an implementation within one version of cuDNN.
 std::string name_of(const CudnnDescriptor& engine, const CudnnDescriptor& config) {
   std::string name =
       fmt::format("{}{}", kCudnnPrefix, engine.get<std::int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX));
@@ -24,8 +24,8 @@ std::string name_of(const CudnnDescriptor& engine, const CudnnDescriptor& config
 }
 
 /// Returns true if cuDNN compiles the engine at run time. Such an engine may add with atomics, in
-/// an order that changes, although no note says so. The engine for a convolution with the
-/// statistics of its output (genStats, cuDNN 9.19) does so.
+/// an order that changes, without a note that says so. An example is the engine for a convolution
+/// with the statistics of its output (genStats, cuDNN 9.19).
 bool is_compiled_at_run_time(const CudnnDescriptor& engine) {
   const auto notes = engine.get_all<cudnnBackendBehaviorNote_t>(CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE,
                                                                 CUDNN_BEHAVIOR_NOTE_TYPE_COUNT);

@@ -34,8 +34,8 @@ inline cudnnDataType_t cudnn_type_of(const ConvProblem& problem) {
   return problem.type == DType::bf16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
 }
 
-/// Record of failures, each of which only excludes its candidate. A failure other than "not
-/// supported" is kept, to be thrown if no candidate is left.
+/// Record of failures. A failure only excludes its candidate. Failures other than "not supported"
+/// are kept, to be thrown if no candidate is left.
 class CudnnFailures {
  public:
   /// Returns true if the status is success; keeps the status of a failure.
@@ -221,8 +221,8 @@ class CudnnConvGraph {
   }
 
   ConvProblem p_;
-  // Deques keep addresses stable, because descriptors refer to each other. Those that others refer
-  // to are declared first, so that they are destroyed last.
+  // Descriptors refer to each other, and deques keep their addresses stable. Descriptors to which
+  // others refer are declared first, so that they are destroyed last.
   std::deque<CudnnDescriptor> parts_, operations_;
   CudnnDescriptor graph_{CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR};
   CudnnFailures failures_;
@@ -238,12 +238,12 @@ struct CudnnCandidate {
 /// Prefix of the names of candidates.
 inline constexpr std::string_view kCudnnPrefix = "cudnn:eng";
 
-/// Returns the admissible candidates that the heuristics name, best first.
+/// Returns the admissible candidates that the heuristics suggest, best first.
 std::vector<CudnnCandidate> cudnn_candidates(const CudnnDevice& device, const CudnnConvGraph& graph,
                                              const ConvProblem& problem, CudnnFailures& failures);
 
-/// Returns the candidate of this name; nothing if this cuDNN lacks the engine or knob, or if the
-/// candidate is not admissible.
+/// Returns the candidate of this name. Returns nothing if this cuDNN lacks the engine or knob, or
+/// if the candidate is not admissible.
 std::optional<CudnnCandidate> cudnn_candidate_named(const CudnnDevice& device,
                                                     const CudnnConvGraph& graph,
                                                     const ConvProblem& problem,
@@ -252,8 +252,8 @@ std::optional<CudnnCandidate> cudnn_candidate_named(const CudnnDevice& device,
 /// Returns true if cuDNN notes that the candidate computes on tensor cores.
 bool cudnn_uses_tensor_cores(const CudnnCandidate& candidate);
 
-/// Creates the execution plan of a candidate; nothing if cuDNN cannot create it on the device, or
-/// if it needs more than `workspace_bytes`.
+/// Creates the execution plan of a candidate. Returns nothing if cuDNN cannot create it on the
+/// device, or if it needs more than `workspace_bytes`.
 std::optional<CudnnDescriptor> make_cudnn_execution_plan(const CudnnDevice& device,
                                                          const CudnnCandidate& candidate,
                                                          std::size_t workspace_bytes,

@@ -1,14 +1,15 @@
 // Convolutions by cuDNN. A problem becomes a graph of operations on tensor descriptors. cuDNN's
-// heuristics name engines and their settings for the graph, and each of these becomes an execution
-// plan. As cuDNN requires, tensors have the dimensions N,C,H,W and strides for channels last.
+// heuristics suggest engines and their settings for the graph, and each suggestion becomes an
+// execution plan. As cuDNN requires, tensors have the dimensions N,C,H,W and strides for channels
+// last.
 //
 // Limitations of cuDNN: for bf16 tensors, it requires the bias in bf16 as well (hence
-// ConvArgs::bias16) and returns the gradient of the weights in bf16 (its sums are fp32), which dpt
-// converts afterwards. It has engines for convolution + bias + ReLU but none without the bias, so a
-// bias of zeros is used.
+// ConvArgs::bias16). It also returns the gradient of the weights in bf16, although its sums are
+// fp32; dpt converts the gradient afterwards. It has engines for convolution + bias + ReLU but none
+// without the bias, so dpt adds a bias of zeros.
 //
-// Plans only queue kernels on the context's stream, so they can be captured. Some compile their
-// kernels when the plan is created, and unload them when it is destroyed: a graph must not be
+// Plans only queue kernels on the context's stream, so they can be captured. Some plans compile
+// their kernels when they are created, and unload them when they are destroyed. A graph must not be
 // replayed after that.
 #include "kernels/cuda/conv/cudnn_conv.h"
 

@@ -1,13 +1,13 @@
 // Copies the two factors of the implicit product from memory to shared memory.
 //
-// A factor's tile is kRows rows (of the left factor; columns of the right one) times kGemmWords
-// words along the side that is summed over. A word is one fp32 number or two bf16 with neighbouring
-// k. Its layout in shared memory depends on the direction in which the factor is contiguous in
+// A factor's tile has kRows rows (columns, if it is the right factor) of kGemmWords words along k,
+// the side that is summed over. A word is one fp32 number or two bf16 numbers with neighbouring k.
+// The tile's layout in shared memory depends on the direction in which the factor is contiguous in
 // memory:
 //  - *panel*, for factors contiguous along k: [half of the words][row][16 words]. The four 16-byte
-//    groups of words of a row are permuted by the row; even and odd rows are exchanged in the
-//    second half, and (again) in every second group of eight rows. So each of these accesses
-//    touches different banks: eight rows at one k, neighbours or every second one; two rows at all
+//    groups of words of a row are permuted depending on the row. Even and odd rows are exchanged in
+//    the second half, and (again) in every second group of eight rows. So each of these accesses
+//    touches different banks: eight rows, neighbours or every second one, at one k; two rows at all
 //    four groups of words; the eight groups of words of one row.
 //  - *major*, for factors contiguous along the rows: [word][row] with a pitch of kRows + 2, so that
 //    words 0, 4, 8, 12 at eight neighbouring rows lie in different banks.
@@ -109,8 +109,8 @@ __device__ inline Place pixel_place(const ConvGemm& g, const BlockPart& part, in
   if (own_h >= g.h.pixels || own_w >= g.w.pixels) return nowhere();
   place.h = static_cast<int>(i) * part.h.scale + part.h.base;
   place.w = static_cast<int>(j) * part.w.scale + part.w.base;
-  // If the gathered tensor is pooled, leave out the position: load_gathered adds it, because the
-  // sum of a pixel and a tap must be halved first.
+  // If the gathered tensor is pooled, leave out the position, because the sum of a pixel and a tap
+  // must be halved first. load_gathered adds it.
   place.offset = (kPooled == Pooled::gathered
                       ? position(image, g.pool.height, g.pool.width, 0, 0)
                       : position(image, g.h.gathered, g.w.gathered, place.h, place.w)) *
@@ -164,7 +164,8 @@ __device__ inline void unrolled(const Use& use) {
 }
 
 /// Loads kVector elements into `words`, starting at element kAt; zeros if `from` is null. Calls for
-/// the halves of one word must be in ascending order; bytes must be loaded with one call.
+/// the halves of one word must be in ascending order. Elements of one byte must be loaded with a
+/// single call.
 template <class Element, int kVector, int kAt, int kWords>
 __device__ inline void load_vector(std::uint32_t (&words)[kWords], const Element* from) {
   constexpr int kSize = static_cast<int>(sizeof(Element));

@@ -50,9 +50,9 @@ __device__ inline void store_activations(const ConvGemm& g, int group, const Pix
   });
 }
 
-/// Pooled value of the four lanes of a window, the same in all of them, and the window's byte of
-/// ConvArgs::open. The neighbour along w is kApart lanes away, the neighbour along h twice as far.
-/// The first of equal maxima wins, and the last of several NaNs, as in the other poolings.
+/// Pooled value of a window and the window's byte of ConvArgs::open, the same in all four lanes of
+/// the window. The neighbour along w is kApart lanes away, the neighbour along h twice as far. As
+/// in the other poolings, the first of equal maxima wins, and the last of several NaNs.
 struct PooledValue {
   float value;
   unsigned open;

@@ -12,7 +12,8 @@ namespace {
 
 constexpr int kWarps = kImageThreads / 32;
 
-/// Returns true if pixels of a bf16 tensor do not fill whole words; each number then gets a word.
+/// Returns true if pixels of a bf16 tensor do not fill whole words; each number then gets its own
+/// word.
 bool has_odd_channels(const ConvProblem& p) {
   return p.type == DType::bf16 && (p.pass == Pass::forward ? p.in.c : p.out.c) % 2 != 0;
 }
@@ -54,8 +55,8 @@ ImageShape shape_of(const ConvProblem& p) {
   s.out_width = number(stored.w);
   s.out_elements = number(stored.elements());
   s.rows = number(stored.h * stored.w) * (forward && p.pool ? 4 : 1);
-  // Minimise the rounds of all warps over the tasks, times the cost of a round: its column tiles
-  // and a constant.
+  // Minimise the number of rounds in which all warps process the tasks, times the cost of a round:
+  // its column tiles plus a constant.
   const int row_tiles = ceil_div_int(s.rows, 16);
   double least = std::numeric_limits<double>::infinity();
   for (int each = 1; each <= std::min(kImageMostTiles, s.column_tiles); ++each) {
@@ -87,8 +88,8 @@ class ImageConv final : public ConvPlan {
     // Allow the GPU's maximum: if each plan allowed only what it needs, a later plan with the same
     // kernel could lower the limit.
     allow_shared_memory(kernel_, context.shared_bytes_per_block);
-    // Several blocks hide each other's latency, but each loads the weights, so use them only with
-    // enough images.
+    // Several blocks hide each other's latency, but each of them loads the weights. So use several
+    // only if there are enough images.
     int together = 1;
     if (shape_.images >= 4 * context.multiprocessors) {
       cuda_check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&together, kernel_, kImageThreads,

@@ -41,7 +41,7 @@ __device__ inline void load_weights(const ConvGemm& g, const ImageShape& s,
   constexpr bool kForward = kPass == Pass::forward;
   const auto* from = static_cast<const Element*>(g.matrix);
   const int channels = s.pixel_words * kElements, window = s.taps_h * s.taps_w;
-  // A thread always handles the same word of each tile of 64.
+  // A thread handles the same one of the 64 words in every tile.
   static_assert(kImageThreads % 64 == 0);
   const int within = thread_index() % 64, lane = within / 2;
   for (int k = thread_index() / 64; k < s.taps_h * s.run_steps; k += kImageThreads / 64) {
@@ -212,7 +212,7 @@ __device__ inline OutPixel out_pixel(const ImageShape& s, int row) {
   return {i, static_cast<int>(j)};
 }
 
-/// Computes the convolution. Grid: any number of blocks, which take every gridDim.x-th image.
+/// Computes the convolution. Grid: any number of blocks. Each takes every gridDim.x-th image.
 template <class Math, Pass kPass, bool kPool>
 __global__ void __launch_bounds__(kImageThreads, 1)
     image_conv(const ConvGemm g, const ImageShape s) {

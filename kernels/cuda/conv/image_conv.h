@@ -1,6 +1,6 @@
 // Convolution kernels for small images. A block holds all weights and one whole image in shared
-// memory, so it loads once what the implicit product (implicit_gemm.h) loads again for every tap,
-// with an address computed for each.
+// memory, so it loads each number of the image once. The implicit product (implicit_gemm.h) loads
+// it again for every tap, and computes an address each time.
 //
 // Forward and backward data without stride are the same sum over a window that slides over the
 // *source* (x or dy), with its border of zeros:
@@ -21,7 +21,7 @@ inline constexpr int kImageThreads = 512;
 /// Maximum number of words (of 32 bits in shared memory) of the source that a thread holds while it
 /// copies them from memory to shared memory.
 inline constexpr int kImageCarried = 8;
-inline constexpr int kImageMostTiles = 4;  ///< maximum of tiles_each; the registers limit it
+inline constexpr int kImageMostTiles = 4;  ///< maximum of tiles_each, limited by the registers
 
 /// Returns ceil_div as an int, for the small numbers of a shape.
 inline int ceil_div_int(std::int64_t count, std::int64_t by) {
@@ -58,8 +58,8 @@ struct ImageShape {
 };
 
 /// Kernel of forward or backward data in one arithmetic. Grid: any number of blocks of
-/// kImageThreads, which take every gridDim.x-th image. bf16_odd is for bf16 pixels that do not fill
-/// whole words: each number gets a separate word, as tf32, which holds it exactly.
+/// kImageThreads threads; each takes every gridDim.x-th image. bf16_odd is for bf16 pixels that do
+/// not fill whole words: each number gets a separate word, as tf32, which holds it exactly.
 using ImageKernel = void (*)(const ConvGemm, const ImageShape);
 ImageKernel image_kernel_tf32(Pass pass, bool pooled);
 ImageKernel image_kernel_bf16(Pass pass, bool pooled);

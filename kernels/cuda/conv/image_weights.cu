@@ -3,11 +3,11 @@
 //
 //   dw(k, r, s, c) = sum over images and pixels  dy(pixel, k) x(pixel + (r, s), c)
 //
-// Rows of the product are channels of dy. Columns are, for every r, the run of s and c, plus one
-// column of ones after the last r, whose sum is the gradient of the bias. The k side is pixels.
-// Warps share the columns and, if there are few columns, also the pixels, which are then divided
-// into *slices*. bf16 numbers are used as tf32, which holds them exactly, because neighbours along
-// k are two pixels, which are not adjacent in memory.
+// Rows of the product are channels of dy. Columns are the runs of s and c, one run for every r.
+// After the last r comes one column of ones, whose sum is the gradient of the bias. The k side is
+// pixels. Warps share the columns and, if there are few columns, also the pixels, which are then
+// divided into *slices*. Neighbours along k are two pixels, which are not adjacent in memory, so
+// bf16 numbers are used as tf32, which holds them exactly.
 #include <algorithm>
 #include <limits>
 

@@ -143,9 +143,9 @@ class ImplicitGemm final : public ConvPlan {
     return static_cast<unsigned>(ceil_div(count, by));
   }
 
-  /// Splits the sum over pixels, because the weights are few and the pixels many, into two to four
-  /// blocks for each of some 130 multiprocessors. The partition depends only on the problem, so
-  /// that every GPU adds in the same order.
+  /// Splits the sum over pixels, because there are few weights and many pixels. Each of some 130
+  /// multiprocessors gets two to four blocks. The partition depends only on the problem, so that
+  /// every GPU adds in the same order.
   void cut_weights() {
     const bool small = gemm_.pixel_group <= 32 || gemm_.taps <= 32;
     tile_ = small ? GemmTile::small : GemmTile::square;

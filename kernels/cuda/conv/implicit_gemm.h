@@ -32,13 +32,13 @@ struct GemmAxis {
   int gathered = 1;  ///< size of the gathered tensor
   int pixels = 1;    ///< size of the tensor that has the pixels
   int stride = 1, padding = 0, dilation = 1, taps = 1;
-  // For backward data; otherwise 1, `taps` and 1. A phase uses every tap_step-th tap, at most
-  // tap_slots of them, which are gathered_step apart in dy.
+  // Used by backward data; in the other passes, they are 1, `taps` and 1. A phase uses every
+  // tap_step-th tap, at most tap_slots of them. They are gathered_step apart in dy.
   int tap_step = 1, tap_slots = 1, gathered_step = 1;
 };
 
-/// Pooling by windows of 2x2 inside the product. The tensor y (forward) or dy (backward) is the
-/// pooled one, height x width; `open` is that of ConvArgs.
+/// Pooling by windows of 2x2 inside the product. The tensor y (forward) or dy (backward) is pooled,
+/// with height x width pixels; `open` is ConvArgs::open.
 struct GemmPool {
   std::uint8_t* open = nullptr;
   int height = 0, width = 0;

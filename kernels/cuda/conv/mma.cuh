@@ -1,17 +1,17 @@
 // Tensor core instructions: the only place with PTX. A host compiler, which builds the kernels for
 // tests, gets the same functions as operations of an emulated warp.
 //
-// Both instructions multiply A (16 rows, k) by B (k, 8 columns) and add to D (16, 8), in fp32. What
-// a lane holds is the same for both if one counts k in 32-bit words, one tf32 or two bf16 each: 8
-// words. With g = lane / 4 and t = lane % 4 (PTX ISA, "Matrix Fragments for mma.m16n8k8", .tf32,
-// and "mma.m16n8k16", .bf16):
+// Both instructions multiply A (16 rows, k) by B (k, 8 columns) and add to D (16, 8), in fp32.
+// Counted in 32-bit words of one tf32 or two bf16 numbers, k is 8 for both, and a lane holds the
+// same words. With g = lane / 4 and t = lane % 4 (PTX ISA, "Matrix Fragments for mma.m16n8k8",
+// .tf32, and "mma.m16n8k16", .bf16):
 //   a[0] = A(g, word t)    a[1] = A(g + 8, word t)    a[2] = A(g, t + 4)    a[3] = A(g + 8, t + 4)
 //   b[0] = B(word t, g)    b[1] = B(word t + 4, g)
 //   d[0] = D(g, 2t)        d[1] = D(g, 2t + 1)        d[2] = D(g + 8, 2t)   d[3] = D(g + 8, 2t + 1)
-// In PTX's numbers for bf16, where register i holds the elements 2i and 2i + 1: A's column is
-// 2t + (e & 1) for elements e < 4 and 8 more for the others, which are words t and t + 4; its row
-// is g for e in {0, 1, 4, 5}, so for registers 0 and 2. An element with the lower k is the lower
-// half of its word.
+// PTX numbers the bf16 elements e of A; register i holds elements 2i and 2i + 1. The column of e is
+// 2t + (e & 1) if e < 4, otherwise 8 more; these are words t and t + 4. Its row is g if e is 0, 1,
+// 4 or 5 (registers 0 and 2), otherwise g + 8. The element with the lower k is the lower half of
+// its word.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -94,7 +94,8 @@ class PaddedConv final : public ConvPlan {
   std::size_t x_bytes() const {
     return align_up(static_cast<std::size_t>(pixels_) * kPixelBytes, kAlignment);
   }
-  /// Returns the number of blocks, at most eight per multiprocessor, which fill any architecture.
+  /// Returns the number of blocks: at most eight per multiprocessor, enough to fill any
+  /// architecture.
   unsigned blocks(std::int64_t threads) const {
     return blocks_for(threads, kThreads, std::int64_t{8} * context_.multiprocessors);
   }

@@ -1,8 +1,8 @@
 // An NCCL communicator that one thread uses and any thread may abort. NCCL allows an abort from
 // another thread only while no call with that communicator is inside the library, and the abort
-// frees its memory, so a lock keeps an abort and calls apart. The lock is held only briefly,
-// because the communicator is non-blocking: a call that has to wait for other ranks (which it
-// connects at first use) returns at once and is polled without the lock.
+// frees the communicator's memory. So a lock keeps an abort and calls apart. The lock is held only
+// briefly, because the communicator is non-blocking: a call that has to wait for other ranks (to
+// which NCCL connects at first use) returns at once and is polled without the lock.
 #pragma once
 
 #include <chrono>
@@ -39,8 +39,8 @@ class GuardedCommunicator {
   }
 
   /// Calls call(handle), which queues work, and returns when the library has queued it. Throws
-  /// ErrorKind::peer if the communicator was aborted before or meanwhile, and ErrorKind::device if
-  /// it takes longer than `most`. REQUIRES: one thread at a time.
+  /// ErrorKind::peer if the communicator was aborted before or during the call, and
+  /// ErrorKind::device if the call takes longer than `most`. REQUIRES: one thread at a time.
   template <class Call>
   void run(const Call& call, std::chrono::milliseconds most) {
     const auto until = std::chrono::steady_clock::now() + most;
@@ -70,9 +70,9 @@ class GuardedCommunicator {
     if (handle_ != Handle()) api_.in_progress(handle_);
   }
 
-  /// Aborts the communicator. Any thread may call it any number of times; only the first call has
-  /// an effect. Waits at most for one call of `run` inside the library, which never waits for
-  /// another rank.
+  /// Aborts the communicator. Any thread may call this any number of times; only the first call has
+  /// an effect. Waits at most for one call of `run` that is inside the library. Such a call never
+  /// waits for another rank.
   void abort() noexcept {
     const std::lock_guard lock(mutex_);
     was_aborted_ = true;

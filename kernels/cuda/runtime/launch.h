@@ -44,8 +44,8 @@ __device__ inline T* dynamic_shared() {
 #endif
 }
 
-/// Returns the number of blocks of `block` threads that cover `count` elements, at most `most`. A
-/// kernel strides if these are too few.
+/// Returns the number of blocks of `block` threads that cover `count` elements, at most `most`. If
+/// these are too few, the kernel strides.
 inline unsigned blocks_for(std::int64_t count, int block, std::int64_t most = 1 << 16) {
   const std::int64_t blocks = ceil_div(count, block);
   return static_cast<unsigned>(blocks < 1 ? 1 : blocks < most ? blocks : most);

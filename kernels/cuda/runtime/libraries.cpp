@@ -19,8 +19,8 @@ std::string version_text(std::size_t version) {
 /// live that long.
 class Library {
  public:
-  /// Opens a library. `file` is a name without a folder, which the loader searches as usual. In a
-  /// wheel, the libraries that pip installed with it come first: they have the versions that the
+  /// Opens a library. `file` is a name without a folder, for which the loader searches as usual. In
+  /// a wheel, the libraries that pip installed with it come first. They have the versions that the
   /// wheel requires, while a cluster's LD_LIBRARY_PATH may lead to a cuDNN 9 for another CUDA.
   Library(std::string name, std::string file, std::string remedy)
       : name_(std::move(name)), file_(std::move(file)), remedy_(std::move(remedy)) {

@@ -1,6 +1,6 @@
 // Sums over GPUs by NCCL, with a separate communicator and stream for each GPU. The communicators
-// are non-blocking, so that a rank which fails can abort them all (see guarded_communicator.h).
-// Between processes NCCL chooses the transport, sockets or InfiniBand.
+// are non-blocking, so a failing rank can abort them all (see guarded_communicator.h). Between
+// processes, NCCL chooses the transport: sockets or InfiniBand.
 #include <dlfcn.h>
 #include <nccl.h>
 #include <unistd.h>
@@ -32,8 +32,8 @@ namespace {
 
 // A healthy NCCL connects within a second or two, but other ranks may still be busy.
 constexpr std::chrono::milliseconds kMaxToConnect{120'000};
-// NCCL connects some ranks only at their first sum, which other processes may reach much later. The
-// control channel detects processes that never arrive, and aborts.
+// NCCL connects some ranks only at their first sum, and other processes may reach that much later.
+// The control channel detects processes that never arrive, and aborts.
 constexpr std::chrono::milliseconds kMaxToQueueBetweenProcesses{3'600'000};
 // While a GPU works, NCCL reports failures between processes only when it is polled.
 constexpr std::chrono::milliseconds kWatchEvery{500};
@@ -75,8 +75,8 @@ const Nccl& nccl() {
   return functions;
 }
 
-/// Throws if a call failed. A call that waits for other ranks returns "in progress", and its error
-/// comes later.
+/// Throws if a call failed. A call that waits for other ranks returns "in progress", and reports an
+/// error only later.
 void nccl_check(ncclResult_t status, const std::string& who, const char* call) {
   if (status == ncclSuccess || status == ncclInProgress) return;
   fail(ErrorKind::device, "{}: {} failed: {}; NCCL_DEBUG=INFO shows more", who, call,
