@@ -13,8 +13,7 @@
 namespace dpt {
 namespace {
 
-/// Rounds to tf32: 10 bits of mantissa, ties away from zero, as the inputs of tensor cores are
-/// rounded.
+/// Rounds to tf32 as for the inputs of tensor cores: 10 bits of mantissa, ties away from zero.
 struct Tf32 {
   float value;
 };

@@ -10,14 +10,14 @@ namespace dpt {
 
 class PeerFile {
  public:
-  /// `owns` is true for one process, whose destructor removes the file if its name still exists.
+  /// `owns` is true for one process only. Its destructor removes the file if its name still exists.
   PeerFile(const std::string& id, int total, bool owns);
   ~PeerFile();
   PeerFile(const PeerFile&) = delete;
 
   enum class Met : std::uint8_t { all, given_up, aborted };
-  /// Adds an arrival for `count` ranks from `first` on. Waits until all ranks have arrived this
-  /// many times, a process has given up, or `aborted` is set.
+  /// Adds an arrival for `count` ranks from `first` on. Waits until all ranks have arrived at
+  /// least as often, a process has given up, or `aborted` is set.
   Met meet(int first, int count, const std::atomic<bool>& aborted);
   /// Ends every present and future wait.
   void give_up();

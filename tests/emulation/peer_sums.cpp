@@ -1,5 +1,5 @@
 // Replaces kernels/cuda/runtime/nccl.cpp in an emulated build. A sum runs when all ranks have begun
-// all of their sums. Replicas of a process may share a GPU here, so that tests need only one.
+// all of their sums. Replicas of a process may share a GPU here, so that tests need only one GPU.
 // Between processes, which may be threads of a test, the numbers go through a file.
 #include "kernels/peer_sums.h"
 
@@ -128,8 +128,8 @@ class EmulatedSums final : public PeerSums {
     return event;
   }
 
-  /// Finishes the sums between processes. The host cannot tell an aborted sum from any other: work
-  /// queued after it finds data that are not the sum.
+  /// Finishes the sums between processes. The host cannot tell an aborted sum from any other. Work
+  /// that is queued after an aborted sum finds data that are not the sum.
   void finish_over_processes(int rank) {
     Rank& mine = ranks_[rank];
     require_whole();

@@ -1,5 +1,5 @@
-// Statistics computed in parts: merged, they equal those of the whole. Also the update of running
-// statistics.
+// Statistics that are computed in parts and merged equal those of the whole. Also tests the update
+// of running statistics.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -94,7 +94,8 @@ TEST_CASE("batches of many rows have the statistics and gradients of the formula
   for (const std::string& name : backend_names()) {
     INFO(name);
     const std::unique_ptr<Backend> backend = make_backend(parse_device(name));
-    // Channels that backends process one by one, four or eight at a time, and in several tiles.
+    // Numbers of channels that backends process one by one, four or eight at a time, and in several
+    // tiles.
     for (const std::int64_t channels : {3, 19, 24, 64, 520}) {
       CAPTURE(channels);
       BatchNormDesc d;
@@ -121,8 +122,9 @@ TEST_CASE("batches of many rows have the statistics and gradients of the formula
   }
 }
 
-/// Runs backward on a gradient that is complete and on its parts, in memory of its own or in that
-/// of a part, from `shift` elements after an aligned address on; the bits must be the same.
+/// Runs backward on a complete gradient and on its parts, and checks that the bits are the same.
+/// The complete gradient is in memory of its own or in that of a part. Every array starts `shift`
+/// elements after an aligned address.
 template <class T>
 void check_parts(Backend& backend, BatchNormDesc d, std::size_t shift) {
   d.type = std::is_same_v<T, Bf16> ? DType::bf16 : DType::f32;

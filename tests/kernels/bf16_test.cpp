@@ -192,7 +192,8 @@ TEST_CASE("the input kernel in bf16 rounds what it gives in fp32") {
         d.raw_type = raw_type;
         const DevPtr from = raw_type == DType::u8 ? samples.ptr() : fp32_samples.ptr();
         for (const bool more : {false, true}) {
-          // The batch is erased and mixed; the first sample is then only the partner of the second.
+          // If `more`, samples are erased and mixed. The first sample is then only the second one's
+          // partner.
           d.erase = d.mix = more;
           d.batch = more ? 4 : 5;
           const std::size_t lead = more ? 1 : 0;

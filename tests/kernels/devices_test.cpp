@@ -89,7 +89,7 @@ TEST_CASE("devices that are asked for by name") {
 TEST_CASE("an affinity mask lowers the number of replicas") {
   const std::vector<int> cpus = host_system::allowed_cpus();
   REQUIRE(!cpus.empty());
-  // Returns an error message that gives the number of processors.
+  // Returns an error message that contains the number of processors.
   const auto told = [] {
     return std::string(error_of([] { resolve_devices({"cuda:1023"}, 8); }).what());
   };

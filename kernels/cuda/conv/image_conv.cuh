@@ -41,7 +41,7 @@ __device__ inline void load_weights(const ConvGemm& g, const ImageShape& s,
   constexpr bool kForward = kPass == Pass::forward;
   const auto* from = static_cast<const Element*>(g.matrix);
   const int channels = s.pixel_words * kElements, window = s.taps_h * s.taps_w;
-  // A thread handles the same one of the 64 words in every tile.
+  // In every tile of 64 words, a thread handles the word with the same index.
   static_assert(kImageThreads % 64 == 0);
   const int within = thread_index() % 64, lane = within / 2;
   for (int k = thread_index() / 64; k < s.taps_h * s.run_steps; k += kImageThreads / 64) {

@@ -189,8 +189,8 @@ class NcclSums final : public PeerSums {
   }
 
   void abort() noexcept override {
-    // Set this before work that waits on a GPU continues, so that its results are not taken for
-    // complete sums.
+    // Set this first: after the abort, work that waits on a GPU continues, and its results must not
+    // be taken for complete sums.
     was_aborted_ = true;
     for (Rank& rank : ranks_) rank.communicator.abort();
   }
@@ -232,8 +232,8 @@ class NcclSums final : public PeerSums {
     cudaEvent_t ready = nullptr, done = nullptr;
   };
 
-  /// Aborts when a sum can no longer finish because a process or the network failed: the ranks'
-  /// threads wait for their GPUs, and the GPUs for other processes.
+  /// Aborts when a sum can no longer finish because a process or the network failed. Without this,
+  /// the ranks' threads would wait for their GPUs, and the GPUs for other processes.
   void watch() {
     std::unique_lock lock(watch_mutex_);
     while (!ended_.wait_for(lock, kWatchEvery, [this] { return has_ended_; })) {

@@ -9,8 +9,8 @@
 
 namespace dpt {
 
-/// One T per context, created on first use and destroyed with its last user. Any thread may call
-/// this, but only a context's own thread may ask for that context's T.
+/// One T per context, created on first use and destroyed with its last user. Any thread may use
+/// this object, but only a context's own thread may ask for that context's T.
 template <class T>
 class PerContext {
  public:

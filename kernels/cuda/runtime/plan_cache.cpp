@@ -15,7 +15,7 @@
 namespace dpt {
 namespace {
 
-/// Version of the file format. Increment it when kernels are added to dpt or timing changes,
+/// Version of the file format. Increment it when dpt gets new kernels or times them in another way,
 /// because earlier choices are then invalid.
 constexpr int kFormat = 3;
 

@@ -22,10 +22,11 @@ class PlanCache {
 
   explicit PlanCache(std::filesystem::path file) : file_(std::move(file)) {}
 
-  /// Returns the name of the plan for the problem: the cached one if `usable` accepts it, otherwise
-  /// the result of `choose`, which is cached unless it is empty (a choice that is not final). If
-  /// another process has chosen first, its choice is used if `usable` accepts it, so that replicas
-  /// agree. Calls of other threads wait meanwhile, so replicas on equal GPUs share one choice.
+  /// Returns the name of the plan for the problem. If the cache has a plan that `usable` accepts,
+  /// returns that. Otherwise calls `choose` and caches the result, unless it is empty (a choice
+  /// that is not final). If another process has chosen meanwhile, its choice is used if `usable`
+  /// accepts it, so that replicas agree. Calls of other threads wait, so replicas on equal GPUs
+  /// share one choice.
   std::string decide(const std::string& machine, const std::string& problem,
                      const std::function<bool(const std::string&)>& usable,
                      const std::function<std::string()>& choose);

@@ -1,5 +1,5 @@
-// Partition of a matrix for sums over its rows: which block and thread adds which elements. It
-// depends only on the shape, so the order of additions does, too. For .cu files only.
+// Partition of a matrix for sums over its rows: which block and thread adds which elements. The
+// partition depends only on the shape, and so does the order of additions. For .cu files only.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,7 @@ struct Cut {
   std::int64_t rows_per_chunk;
 };
 
-/// Returns the partition of a matrix, with packs of at most `max_width` columns, a power of two.
+/// Returns the partition of a matrix. A pack has at most `max_width` columns, a power of two.
 inline Cut make_cut(std::int64_t rows, std::int64_t columns, int max_width) {
   Cut cut = {};
   cut.width = max_width;

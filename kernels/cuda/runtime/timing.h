@@ -33,16 +33,16 @@ class Timing {
   /// Returns null if memory is insufficient.
   void* make(std::int64_t count, DType type);
 
-  /// Returns the milliseconds of one run of each of `count` candidates, the best of several rounds;
-  /// run(i) queues the work of candidate i. Short runs are captured many at a time, and the replay
-  /// is timed, because a kernel of 3 us ends before the host has launched the next one. A candidate
-  /// that cannot be captured is timed with host launches, and `uncaptured` returns the reason. The
-  /// time is infinity if the first run throws; its error text is stored in `failure`. (A failure
-  /// that loses the GPU throws in the next candidate's run, or at the latest at the end of this
-  /// function.)
+  /// Times `count` candidates. Returns the milliseconds that one run of each takes in the best of
+  /// several rounds. run(i) queues the work of candidate i. A kernel of 3 us ends before the host
+  /// has launched the next one, so short runs are captured many at a time, and the replay is timed.
+  /// A candidate that cannot be captured is timed with host launches, and `uncaptured` returns the
+  /// reason. If the first run of a candidate throws, its time is infinity, and the error text is
+  /// stored in `failure`. (A failure that loses the GPU throws in the next candidate's run, or at
+  /// the latest at the end of this function.)
   std::vector<float> times(std::size_t count, const std::function<void(std::size_t)>& run,
                            std::string& failure);
-  /// Returns the number of runs of `milliseconds` each in one replay: 1 to 20.
+  /// Returns the number of runs in one replay, 1 to 20, if a run takes `milliseconds`.
   static int runs_at_once(float milliseconds);
   /// Returns why candidate i of the last `times` was not captured; empty if it was.
   const std::string& uncaptured(std::size_t i) const { return uncaptured_[i]; }

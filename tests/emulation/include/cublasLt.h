@@ -1,7 +1,8 @@
 // cuBLASLt's matrix multiplication on the CPU, with the names, numbers and rules of cuBLASLt 13:
 //   D = epilogue(alpha op(A) op(B) + beta C), D (m,n), op(A) (m,k), op(B) (k,n),
 // column-major unless a layout says CUBLASLT_ORDER_ROW. One matrix at a time, fp32 and bf16.
-// Written from the library's documentation; the emulation refuses what it leaves undefined.
+// Written from the library's documentation. The emulation refuses what the documentation leaves
+// undefined.
 #pragma once
 
 #include <cuda_runtime.h>

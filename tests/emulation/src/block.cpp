@@ -1,5 +1,5 @@
 // Runs grids: blocks one after another, the threads of a block as fibers. A fiber runs one thread
-// after another; another fiber takes over only when a thread has to wait, so a kernel without
+// after another. Another fiber takes over only when a thread has to wait, so a kernel without
 // barriers needs no switches.
 #include "block.h"
 
@@ -228,8 +228,8 @@ void Runner::run_block() {
   if (!fault_.empty()) drop_fibers();
 }
 
-/// Chooses the next thread: another thread of the same warp, else one of the next warp in order
-/// that has a runnable thread. Returns false if no thread can run.
+/// Chooses the next thread: another thread of the same warp if one can run, else a thread of the
+/// next warp in order that has a runnable one. Returns false if no thread can run.
 bool Runner::pick() {
   for (unsigned tried = 0; tried < warps_; ++tried) {
     const unsigned w = warp_order_[cursor_];

@@ -18,8 +18,8 @@ struct GridLaunch {
 /// thread may be in this function at a time.
 std::string run_grid(const GridLaunch& launch);
 
-/// Stops the running thread of the kernel, which crashed, so that the race detector sees what the
-/// others do. The kernel fails with this reason when none of them can continue.
+/// Stops the running thread of the kernel, which has crashed, so that the race detector sees what
+/// the other threads do. When none of them can continue, the kernel fails with this reason.
 [[noreturn]] void abandon_thread(const char* why);
 
 }  // namespace emulation

@@ -127,8 +127,8 @@ cudaError_t classify(Copy& copy, cudaMemcpyKind kind) {
     case cudaMemcpyDeviceToHost:
       return !to_device && from_device ? cudaSuccess : cudaErrorInvalidValue;
     case cudaMemcpyDeviceToDevice:
-      // Real devices also accept two different devices here; a program that means that uses Peer or
-      // Default.
+      // Real devices also accept two different devices here, but a program that intends such a copy
+      // uses Peer or Default.
       return to_device && copy.to_place == copy.from_place ? cudaSuccess : cudaErrorInvalidValue;
     case cudaMemcpyDefault:
       return cudaSuccess;

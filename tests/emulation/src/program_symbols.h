@@ -14,7 +14,7 @@ struct LocalVariable {
   unsigned char* here() const;
 };
 
-/// Returns all of these variables; none if the program was stripped.
+/// Returns all such variables; none if the program was stripped.
 const std::vector<LocalVariable>& thread_local_variables();
 
 /// Returns the name of the function at this address, or the address as text.

@@ -1,12 +1,13 @@
 // The race detector: which accesses are ordered, and what is known of each byte's last accesses.
 //
-// Every thread has a clock, which advances at what orders memory. An access is remembered with its
-// block, thread and clock. A later access by thread t comes after it if t knows the clock, from
+// Every thread has a clock, which advances at each operation that orders memory. An access is
+// remembered with its block, thread and clock. A later access by thread t comes after it if t knows
+// that clock. A thread learns clocks from
 //  - a barrier of the block: t knows all clocks before it;
 //  - __syncwarp: t knows what the lanes of the mask knew (shuffles and votes order no memory);
 //  - a fence, an atomic operation and a fence: see `Fences` below.
-// Different launches are never compared: streams.cpp and graphs.cpp run work as late as CUDA
-// permits, which shows missing waits by wrong results.
+// Accesses of different launches are never compared. Instead, streams.cpp and graphs.cpp run work
+// as late as CUDA permits, so a missing wait shows as wrong results.
 #include "races.h"
 
 #ifdef DPT_EMULATED_RACES
@@ -47,7 +48,7 @@ constexpr int kExitCode = 66;            ///< as ThreadSanitizer's
 /// For each thread of a block, the clock before which its accesses are known.
 using Clocks = std::vector<std::uint32_t>;
 using ClocksByBlock = std::map<std::uint32_t, std::shared_ptr<const Clocks>>;
-/// Null: nothing is known.
+/// Null if nothing is known.
 using Knowledge = std::shared_ptr<const ClocksByBlock>;
 
 void join(Knowledge& into, const Knowledge& from) {
@@ -70,8 +71,8 @@ void join(Knowledge& into, const Knowledge& from) {
   into = std::make_shared<const ClocksByBlock>(std::move(all));
 }
 
-/// A set of accesses of the own block: all before the clock `base`, and those of the lanes of the
-/// own warp before `lanes`.
+/// A set of accesses by a thread's own block: all accesses before the clock `base`, and the
+/// accesses of its own warp's lanes before `lanes`.
 struct BlockView {
   std::uint32_t base = 0;
   std::array<std::uint32_t, 32> lanes{};
@@ -81,16 +82,17 @@ struct BlockView {
   }
 };
 
-/// Accesses that the fences of a thread have ordered. A fence makes all accesses that come before
-/// it visible to those who see a later atomic operation of this thread, or of one that is ordered
-/// after the fence; they must have a fence of their own between that operation and their accesses.
-/// This is what GPUs do. The PTX memory model asks for the fence and the operation in one thread.
+/// Accesses that the fences of a thread have ordered. A fence makes all accesses before it visible
+/// to threads that see a later atomic operation of this thread, or of a thread that is ordered
+/// after the fence. Those threads must have a fence of their own between that operation and their
+/// accesses. GPUs behave like this. The PTX memory model requires the fence and the operation to be
+/// in one thread.
 struct Fences {
   bool any = false;
-  BlockView before;    ///< accesses of the own block that a fence follows
+  BlockView before;    ///< accesses of the own block that are followed by a fence
   Knowledge others;    ///< accesses of others that were known at a fence
-  Knowledge seen;      ///< what atomic operations have shown, before a fence
-  Knowledge acquired;  ///< what they have shown, after a fence
+  Knowledge seen;      ///< what atomic operations have shown
+  Knowledge acquired;  ///< what they had shown at a fence
 };
 
 struct Thread {
@@ -107,7 +109,7 @@ struct Past {
   std::uint32_t place = 0;  ///< offset of the code in the program
 };
 
-/// The last accesses to 4 bytes, or to one if an access to fewer than 4 was made.
+/// The last accesses to 4 bytes, or to a single byte if an access to fewer than 4 bytes was made.
 struct Cell {
   std::uint32_t period = 0;  ///< the kernel, or for shared memory the block, of the accesses
   std::uint32_t parts = 0;   ///< index in `parts` of the cells of single bytes, or 0
@@ -159,7 +161,8 @@ class Detector {
   std::vector<Thread> thread_ = std::vector<Thread>(kMaxThreads);
   bool fenced_ = false;     ///< a thread of the block has executed a fence
   bool knowledge_ = false;  ///< a thread of the block has seen what others released
-  Clocks block_fenced_;     ///< accesses of the block that a fence and then a barrier follow
+  Clocks block_fenced_;     ///< accesses of the block that are followed by a fence and then a
+                            ///< barrier
   std::unordered_map<std::uintptr_t, Knowledge> released_, released_shared_;
 
   std::unordered_map<std::uintptr_t, std::unique_ptr<Page>> pages_;
@@ -408,7 +411,7 @@ void Detector::visit(Cell& cell, std::uint32_t period, Access access, std::uint3
   cell.atomic = access == Access::atomic;
 }
 
-/// Remembers a read, in the place of one that comes before it if there is one.
+/// Remembers a read. It replaces a read that comes before it, if there is one.
 void Detector::add_read(Cell& cell, const Past& read) {
   for (Past& each : cell.reads) {
     if (each.place == 0 || ordered(each)) {

@@ -1,10 +1,10 @@
-// The race detector: finds two accesses to the same bytes by two threads of a kernel, at least one
-// of them a write, that CUDA does not order. Builds with DPT_EMULATED_RACES have it; in all others
-// these functions are empty.
+// The race detector: finds two accesses to the same bytes by two threads of a kernel if at least
+// one of them is a write and CUDA does not order them. Builds with DPT_EMULATED_RACES have it; in
+// all others, these functions are empty.
 //
 // The sources of kernels are compiled with -fsanitize=thread, which calls a function before every
-// access to memory (race_callbacks.cpp). Nothing of ThreadSanitizer is linked: what is known about
-// kernels (blocks, warps, barriers) makes an exact detector simpler and faster than its own.
+// access to memory (race_callbacks.cpp). No part of ThreadSanitizer is linked: a detector that
+// knows a kernel's blocks, warps and barriers can be exact, yet simpler and faster.
 #pragma once
 
 #include <cstddef>
@@ -33,10 +33,11 @@ void pause();
 
 /// Sets the thread of the block that runs from now on.
 void run_thread(unsigned thread);
-/// Sets the stack of that thread, which no other thread may use: its accesses are not recorded.
+/// Sets the stack of that thread. Accesses to it are not recorded, because no other thread may use
+/// it.
 void use_stack(const void* stack, std::size_t bytes);
 
-/// Orders all accesses of the block before the barrier before all accesses after it.
+/// Orders all accesses of the block that precede the barrier before all that follow it.
 void block_barrier();
 
 /// Records an access of the running thread. `place` is the address of the code after it.

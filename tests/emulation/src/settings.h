@@ -17,7 +17,7 @@ constexpr unsigned char kPoison = 0xff;
 
 /// Name of the requested error with which a kernel never ends.
 constexpr const char* kHang = "hang";
-/// Name of the one with which a kernel does not run, and nothing reports it.
+/// Name of the requested error with which a kernel does not run, and no error is reported.
 constexpr const char* kSkip = "skip";
 
 /// A requested failure.
@@ -31,7 +31,8 @@ struct Failure {
 struct Settings {
   int devices = 2;
   std::size_t memory = std::size_t{1} << 30;
-  std::vector<int> multiprocessors = {8};  ///< by device; the last one is that of further devices
+  std::vector<int> multiprocessors = {8};  ///< by device; the last one applies to further devices,
+                                           ///< too
   bool peers = true;                       ///< devices can use each other's memory
   int compute_major = 9, compute_minor = 0;
   Order order;

@@ -21,7 +21,7 @@ ThreadState& this_thread() {
 
 namespace {
 
-/// Returns true if a capture forbids this thread's call; the captures concerned become invalid.
+/// Returns true if a capture forbids this thread's call, and invalidates the captures concerned.
 bool forbidden_by_capture() {
   bool forbidden = false;
   const cudaStreamCaptureMode own = this_thread().capture_mode;

@@ -2,8 +2,8 @@
 // queueing and running of work.
 //
 // One lock guards everything, kernels included. Work waits in its stream's queue until a host
-// thread needs its result; that thread then runs the work, with the lock held (it is released only
-// around host functions).
+// thread needs its result. That thread then runs the work and holds the lock, except around host
+// functions.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -89,7 +89,8 @@ struct Event : CUevent_st {
   bool recorded = false, queried = false;
   Point point;
   std::shared_ptr<Clock::time_point> time;  ///< time at which the record ran
-  std::weak_ptr<Capture> capture;           ///< capture that holds the record, which follows `last`
+  std::weak_ptr<Capture> capture;           ///< capture that holds the record; the record follows
+                                            ///< `last`
   bool captured = false;
   std::vector<std::size_t> last;
 };
@@ -162,8 +163,8 @@ std::shared_ptr<Event> find_event(cudaEvent_t handle);
 
 /// Queues the work, or adds it to the graph that the stream captures.
 cudaError_t enqueue(Stream& stream, Work work);
-/// Runs a stream's queue up to a point, and all work that it waits for. Returns false if a device
-/// that hangs prevents it.
+/// Runs a stream's queue up to a point, and all work for which the queue waits. Returns false if a
+/// hanging device prevents this.
 bool run_until(Lock& lock, const Point& point);
 bool run_stream(Lock& lock, const std::shared_ptr<Stream>& stream);
 bool run_device(Lock& lock, int device);
@@ -180,8 +181,8 @@ bool loses_device(cudaError_t error);
 /// Makes a device hang. Returns the status of its unfinished work.
 cudaError_t hang_device(int device);
 
-/// Returns the allocation that holds the address or ends directly before it (one past the end), or
-/// null. Stores the allocation's address in `base`.
+/// Returns the allocation that holds the address or ends directly before it, or null. Stores the
+/// allocation's address in `base`.
 const Allocation* find_memory(const void* pointer, std::uintptr_t* base = nullptr);
 /// Returns true if one live allocation of the device (kHost: pinned memory) contains the whole
 /// range.

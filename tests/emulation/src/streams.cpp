@@ -8,8 +8,8 @@ bool is_done(const Event& event) {
   return !event.recorded || event.point.stream->done >= event.point.count;
 }
 
-/// Refuses an event whose record was captured: it belongs to the graph, and a query invalidates the
-/// capture.
+/// Refuses an event whose record was captured. The record belongs to the graph, and a query
+/// invalidates the capture.
 cudaError_t refuse_captured(const Event& event) {
   if (!event.captured) return cudaSuccess;
   if (const auto capture = event.capture.lock()) capture->invalid = true;

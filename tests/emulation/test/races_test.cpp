@@ -78,8 +78,8 @@ __global__ void exchange_halves(int* x, unsigned distance) {
   x[threadIdx.x] = tile[threadIdx.x ^ distance];
 }
 
-/// Follows an index that another thread stores. Without the barrier it may read unwritten memory,
-/// which the emulation fills with -1, and crashes on it.
+/// Follows an index that another thread stores. Without the barrier, it may read unwritten memory.
+/// The emulation fills that memory with -1, so the kernel crashes.
 __global__ void follow_index(int* x, bool barrier) {
   __shared__ long long at[64];
   at[threadIdx.x] = threadIdx.x;
@@ -113,8 +113,8 @@ __global__ void sum_grid(int* parts, unsigned* counter, int* sum, Parts has) {
   atomicAdd(sum, mine);
 }
 
-/// Does the same as `sum_grid`, but one thread stores the sum of its block, releases and acquires
-/// it.
+/// Does the same as `sum_grid`, but a single thread of each block stores the block's sum, releases
+/// it and acquires the others.
 __global__ void sum_blocks(int* parts, unsigned* counter, int* sum, bool release, bool acquire) {
   if (threadIdx.x != 0) return;
   parts[blockIdx.x] = 1;

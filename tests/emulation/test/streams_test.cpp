@@ -70,7 +70,7 @@ TEST_CASE("a missing wait between streams gives a wrong result, the wait the rig
     int* sum = device_array(std::vector<int>{0});
     REQUIRE(launch({1, 1, 0, producer}, set_value, x, 5) == cudaSuccess);
     REQUIRE(cudaEventRecord(event, producer) == cudaSuccess);
-    // Work queued after the record is not waited for.
+    // The wait does not cover work queued after the record.
     REQUIRE(launch({1, 1, 0, producer}, set_value, x, 50) == cudaSuccess);
     if (wait) REQUIRE(cudaStreamWaitEvent(consumer, event) == cudaSuccess);
     REQUIRE(launch({1, 1, 0, consumer}, add_to, sum, x) == cudaSuccess);

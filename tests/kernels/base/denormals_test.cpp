@@ -33,8 +33,8 @@ float product(float a, float b) {
 template <class Body>
 void in_plain_thread(const Body& body) {
   std::thread([&] {
-    // A thread inherits the mode of its parent, in which an earlier test may have created a
-    // backend.
+    // A thread inherits the mode of its parent, and an earlier test may have created a backend
+    // there.
     std::fesetenv(FE_DFL_ENV);
     REQUIRE(!flushes_denormals());
     CHECK(product(kDenormal, 1.0F) == kDenormal);

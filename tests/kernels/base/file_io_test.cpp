@@ -163,7 +163,7 @@ TEST_CASE("making a folder durable: where there is none, and where it means noth
 TEST_CASE("a folder that cannot be synced after the work in it: the message says what is done") {
   const TempDir folder;
   write_all_text(folder.file("a"), "text");
-  // Renames and removals need no descriptor; syncing the folder does.
+  // Renames and removals need no descriptor; syncing the folder needs one.
   const auto without_descriptors = [](const auto& call, const std::string& path) {
     rlimit usual{};
     REQUIRE(::getrlimit(RLIMIT_NOFILE, &usual) == 0);

@@ -39,8 +39,8 @@ struct Input {
   std::vector<float> x, weight, bias, dy;
 };
 
-/// Returns whole numbers so small that bf16 holds them and fp32 holds every sum of their products:
-/// a correct result is known to the bit.
+/// Returns whole numbers that are so small that bf16 holds them and fp32 holds every sum of their
+/// products. The correct result is therefore known to the bit.
 std::vector<float> whole_values(std::int64_t count, std::uint64_t seed) {
   std::vector<float> values = random_values(count, seed);
   for (float& value : values) value = std::floor(value * 4);
@@ -217,7 +217,7 @@ void check_library_conv(Conv2dDesc d) {
 TEST_CASE("convolutions in bf16 that the library computes, to the bit") {
   if (!have_bf16()) return;
   for (std::uint64_t seed = 0; seed < 240; ++seed) check_library_conv(random_library_conv(seed));
-  // An odd number of output channels, of which a kernel of oneDNN loses a part.
+  // Odd numbers of output channels. One of oneDNN's kernels loses a part of them.
   for (const Conv2dDesc& d :
        {conv_case(2, {6, 5, 8}, 3, {1, 1}), conv_case(2, {10, 3, 37}, 53, {1, 1}),
         conv_case(2, {3, 10, 40}, 57, {1, 1})}) {

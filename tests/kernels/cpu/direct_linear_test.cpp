@@ -1,5 +1,5 @@
-// dpt's own linear layer of many sizes: compared with the double-precision reference, with equal
-// bits on repetition and for a sample in any batch.
+// dpt's own linear layer in many sizes: results match the double-precision reference, and have
+// equal bits on repetition and for a sample in any batch.
 #include <doctest/doctest.h>
 
 #include <cstring>

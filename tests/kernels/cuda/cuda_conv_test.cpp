@@ -26,9 +26,10 @@ ConvProblem problem_of(Conv2dDesc d, Pass pass, Arithmetic arithmetic) {
   return conv_problem(d, pass);
 }
 
-/// Rounds a number as a kernel rounds its factors. The reference gets rounded factors, so that the
-/// tolerances need not cover this rounding (up to 2^-11 of each factor in tf32, 2^-8 in bf16) and
-/// prove that it is correct: to nearest, with tf32's ties away from zero.
+/// Rounds a number as a kernel rounds its factors. The reference gets rounded factors, so the
+/// tolerances need not cover this rounding (up to 2^-11 of each factor in tf32, 2^-8 in bf16). The
+/// tests then also prove that the rounding is correct: to nearest, with ties away from zero in
+/// tf32.
 double factor(float value, Arithmetic arithmetic) {
   if (arithmetic == Arithmetic::bf16) return static_cast<double>(to_float(to_bf16(value)));
   if (arithmetic == Arithmetic::f32) return static_cast<double>(value);

@@ -96,8 +96,9 @@ double truncation(std::int64_t products) {
   return static_cast<double>(products) / 8 * 0x1p-23;
 }
 
-/// Tolerances are relative to the largest result: `factors` for rounding the factors and sums,
-/// `stored` for the additional rounding of an activation. Those of tensor cores grow with the sum.
+/// Checks a layer. Tolerances are relative to the largest result: `factors` for rounding the
+/// factors and sums, `stored` for the additional rounding of an activation. On tensor cores, they
+/// grow with the number of products in a sum.
 template <class T>
 void check_linear(const GPU& gpu, const LinearDesc& d, double factors, double stored) {
   const std::string name =

@@ -63,8 +63,8 @@ Launches launches(const GPU& gpu, Op& op, std::int64_t x_count, std::int64_t wei
 
 TEST_CASE("a bias in bf16 costs no kernel, nor does a ReLU before the sums of its gradient") {
   const GPU gpu;
-  // A convolution with groups, which the fixed rule leaves to cuDNN, whose plans compute no
-  // gradient of the bias.
+  // A convolution with groups. The fixed rule leaves it to cuDNN, whose plans compute no gradient
+  // of the bias.
   Conv2dDesc conv = conv_case(2, {6, 6, 8}, 8, {3, 3}, {1, 1}, {0, 0}, {1, 1}, 2);
   conv.bias = conv.relu = true;
   LinearDesc linear;

@@ -17,7 +17,8 @@
 namespace dpt::testing {
 namespace {
 
-// Workspace size, the same as in kernels/cuda/gpu.h, whose tests rely on the results of this file.
+// Workspace size, the same as in tests/kernels/cuda/gpu.h. The tests that use that file rely on the
+// results of this one.
 constexpr std::size_t kWorkspace = std::size_t{32} << 20;
 
 std::vector<std::string> plan_names(const std::string& gpu, const ConvProblem& problem,

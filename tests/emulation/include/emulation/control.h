@@ -55,7 +55,7 @@ std::string last_fault();
 /// Returns true if the build has the race detector (DPT_EMULATED_RACES).
 bool detects_races();
 /// Returns the reports of races since the last call, one text each. They are also written to
-/// stderr, and a process with reports that nobody took ends with code 66.
+/// stderr. If nobody takes the reports of a process, it ends with code 66.
 std::vector<std::string> take_races();
 
 /// Return the number of kernels and copies that have run, and of those that wait in streams.

@@ -1,9 +1,10 @@
 // The execution model as a kernel sees it: its place in the grid, barriers, warp operations and
-// shared memory. The threads of a block are fibers; they switch only inside those functions below
-// that wait. tests/emulation/README.md says which faults this finds and which it cannot find.
+// shared memory. The threads of a block are fibers. They switch only inside the functions below
+// that wait. tests/emulation/README.md lists the faults that this finds and those that it cannot
+// find.
 //
-// Every function that waits takes its source location: threads that wait at different places of the
-// source do not wait for each other, which is a fault of the kernel.
+// Every function that waits takes the source location of the call. Threads that wait at different
+// places of the source do not wait for each other; this is a fault of the kernel.
 #pragma once
 
 #include <cstdint>
@@ -34,8 +35,8 @@ void* dynamic_shared_memory();
 
 namespace detail {
 
-/// A function called once with the addresses that the 32 lanes passed in; null for lanes that take
-/// no part.
+/// A function that is called once with the addresses that the 32 lanes passed; null for lanes that
+/// take no part.
 using WarpFunction = void (*)(const void* const* inputs, void* const* outputs, void* context);
 
 void block_barrier(const std::source_location& where);
@@ -107,11 +108,11 @@ unsigned vote(unsigned mask, bool predicate, Combine combine, const std::source_
 
 }  // namespace detail
 
-/// Runs an operation of a whole warp, such as a matrix multiplication. Every lane passes a value;
-/// when all 32 lanes have come here, compute(std::span<const In, 32>, std::span<Out, 32>) runs
-/// once, on any lane; then each lane finds its element of the outputs in `output`. The block must
-/// consist of whole warps. `compute` may use only its two arguments and constants: which lane's
-/// copy of it runs is undefined.
+/// Runs an operation of a whole warp, such as a matrix multiplication. Every lane passes a value.
+/// When all 32 lanes have come here, compute(std::span<const In, 32>, std::span<Out, 32>) runs
+/// once, on any lane. Each lane then finds its element of the outputs in `output`. The block must
+/// consist of whole warps. `compute` may use only its two arguments and constants, because it is
+/// undefined which lane's copy of it runs.
 template <class In, class Out, class Compute>
 void warp_collective(const In& input, Out& output, Compute compute,
                      const std::source_location& where = std::source_location::current()) {

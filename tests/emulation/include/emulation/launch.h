@@ -35,8 +35,8 @@ class KernelOf final : public Kernel {
   explicit KernelOf(void (*kernel)(Params...), Args&&... args)
       : function_(kernel), arguments_(std::forward<Args>(args)...), checked_(arguments_) {
 #if __has_builtin(__builtin_clear_padding)
-    // The padding of a struct may look like the address of freed memory. (A copy is cleared,
-    // because GCC 12 clears too much in structs with arrays.)
+    // Clear the padding of structs, because it may look like the address of freed memory. (A copy
+    // is cleared, because GCC 12 clears too much in structs with arrays.)
     std::apply([](auto&... each) { (__builtin_clear_padding(&each), ...); }, checked_);
 #endif
   }

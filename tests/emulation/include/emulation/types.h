@@ -8,7 +8,7 @@
 // shared variables are thread_local. This lets src/shared_variables.cpp find them, to fill them
 // with NaNs.
 #ifdef __SANITIZE_THREAD__
-// GCC does not instrument the store of a struct that a call returns, so no calls are left.
+// GCC does not instrument the store of a struct that a call returns, so all calls are inlined.
 #define __global__ __attribute__((flatten))
 #else
 #define __global__
