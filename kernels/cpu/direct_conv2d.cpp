@@ -24,7 +24,8 @@ bool applies(const Conv2dDesc& d) {
 /// Returns true if the direct kernels are faster than oneDNN. In bf16 they always are, unless the
 /// processor has AMX, which only oneDNN uses. In fp32, they are faster with a fused pool, or if the
 /// channels do not fill whole vectors; for 3x3 kernels over whole vectors of channels, oneDNN is as
-/// fast or a few percent faster. In fp32, each of several threads must also get two samples.
+/// fast or a few percent faster. With several threads, fp32 also needs at least two samples per
+/// thread.
 bool pays(const Conv2dDesc& d, const CpuTarget& target) {
   if (d.type == DType::bf16) return !target.features.amx;
   const bool is_odd = d.in.c % 8 != 0 || d.conv_out.c % 8 != 0;

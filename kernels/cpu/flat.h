@@ -11,7 +11,7 @@ namespace dpt {
 
 struct Bf16Loops;
 
-/// Sets to[i] = a[i] + b[i] for i < n. The three may be the same memory.
+/// Sets to[i] = a[i] + b[i] for i < n. The three arrays may be the same memory.
 void cpu_add(float* to, const float* a, const float* b, std::int64_t n);
 
 /// Implements Backend::tree_sum, in blocks that stay in the cache from the first addition to the
@@ -24,8 +24,8 @@ void cpu_to_bf16(Bf16* to, const float* from, std::int64_t n);
 /// Returns the loops over bf16 numbers for this machine, or null if it has none.
 const Bf16Loops* bf16_loops();
 
-/// Sets grad_norm, clip and finite of `s` from the n gradients (set_norm_and_clip). The sum is in
-/// double; element i goes to partial sum i % 16.
+/// Sets `grad_norm`, `clip` and `finite` of `s` from the n gradients (set_norm_and_clip). The sum
+/// is in double; element i goes to partial sum i % 16.
 void cpu_grad_norm(const float* g, std::int64_t n, StepScalars* s);
 
 /// Multiplies the values by `factor`.

@@ -142,7 +142,7 @@ class CpuGroupNorm final : public Op {
             inverse_deviation(static_cast<float>(squares), static_cast<float>(values), desc_.eps)};
   }
 
-  /// Adds dy, and dy times the normalised x, of a row to the sums in `some`.
+  /// Adds a row to the sums in `some`: its dy, and its dy times the normalised x.
   template <class Sums>
   void add_row(const T* x, const T* dy, const Moments* saved, std::int64_t row, std::int64_t first,
                std::int64_t count, Sums& some) const {

@@ -85,8 +85,8 @@ class CpuPixelMap final : public Op {
     return {begin, std::clamp(w_.before + w_.in, begin, w_.out)};
   }
 
-  /// Computes the gradient if each input pixel is shown at most once. A negative zero becomes zero,
-  /// as in a sum that begins with zero.
+  /// Computes the gradient for the case that each input pixel is shown at most once. A negative
+  /// zero becomes zero, as in a sum that begins with zero.
   void shift_back(const T* dy, T* dx) {
     const std::int64_t channels = desc_.in.c;
     const Overlap shown = overlap();

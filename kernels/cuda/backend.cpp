@@ -142,7 +142,7 @@ class CudaBackend final : public Backend {
   DeviceMemory allocate(std::size_t bytes, const std::string& what) override {
     if (bytes == 0) return {};
     void* memory = nullptr;
-    // For absurd sizes, cudaMalloc reports an error other than lack of memory.
+    // cudaMalloc reports an error other than lack of memory if the size is absurd.
     const cudaError_t status =
         bytes > memory_bytes_ ? cudaErrorMemoryAllocation : cudaMalloc(&memory, bytes);
     if (status == cudaErrorMemoryAllocation) {

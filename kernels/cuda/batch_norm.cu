@@ -279,8 +279,7 @@ __global__ void __launch_bounds__(kCutThreads)
 /// Place of a thread in a pass over all elements. A thread has the same pack of channels in all its
 /// rows, so it computes their factors only once.
 struct PassPlace {
-  std::int64_t column, row, stride;  ///< stride: number of rows from one row of the thread to its
-                                     ///< next
+  std::int64_t column, row, stride;  ///< stride: distance between two rows of a thread
   bool works;
 
   /// `packs` divides by the number of packs in a row, which is at most grid_threads().
@@ -492,7 +491,7 @@ class CudaBatchNorm final : public Op {
   Cut cut_;
 };
 
-/// Maximum number of parts, two for each merge, and of outs of one merging kernel.
+/// Maximum number of parts (two for each merge), and of outs, in one launch of the merging kernel.
 constexpr int kMaxMerged = 32;
 struct Merges {
   float* parts[kMaxMerged];  ///< in pairs: left, right

@@ -360,7 +360,7 @@ class CudaLinear final : public Op {
       forward_.emplace(context_, forward_product());
     } catch (const Error& error) {
       if (sums_apart() || (!d_.bias && !d_.relu)) throw;
-      // For some shapes (one row, one column) cuBLASLt supports only products without a bias.
+      // cuBLASLt supports only products without a bias for some shapes (one row, one column).
       apart_why_ = error.what();
       forward_.emplace(context_, forward_product());
     }

@@ -45,7 +45,7 @@ struct Work {
   UpdateRange range;         ///< used if there are no tiles
   const UpdateRange* tiles;  ///< in device memory, or null
   int tile_count;
-  // For layer-wise formulas, one per tile.
+  // One per tile, for layer-wise formulas.
   const TilesOfRange* siblings;
   LayerSums* sums;
   bool aligned;  ///< true if packs of kWidth may be loaded from the start of every range
@@ -140,8 +140,8 @@ __device__ inline bool prepare_pack(const Now<Formula>& now, const Buffers& buff
   return !Formula::kPreparesStates || at.store_states(buffers, i);
 }
 
-/// Calls packs(i) for whole packs of a range and single(i) for other elements. The range is shared
-/// among `threads` threads, of which this is number `thread`. Returns true if all calls returned
+/// Calls packs(i) for whole packs of a range and single(i) for other elements. `threads` threads
+/// share the range, and `thread` is the index of this one. Returns true if all calls returned true.
 /// true.
 template <class Packs, class Single>
 __device__ inline bool for_range(const UpdateRange& range, bool aligned, std::int64_t thread,

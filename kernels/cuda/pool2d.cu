@@ -9,8 +9,8 @@
 namespace dpt {
 namespace {
 
-/// Maximum number of elements of one launch, for 32-bit indices (and Divider's 31). Larger batches
-/// are split.
+/// Maximum number of elements of one launch, so that indices fit into 32 bits (and Divider's 31).
+/// Larger batches are split.
 constexpr std::int64_t kMaxElements = (std::int64_t{1} << 31) - 1;
 
 PoolAxis make_axis(std::int64_t in, std::int64_t out, std::int64_t kernel, std::int64_t stride,

@@ -20,8 +20,7 @@
 namespace dpt {
 namespace {
 
-/// Returns the requested failure: "absent", "fails_to_connect", or a version that differs from the
-/// others'.
+/// Returns the requested failure, "absent" or "fails_to_connect", or else the requested version.
 std::string wanted_failure() {
   const char* wanted = std::getenv("DPT_EMULATED_NCCL");
   return wanted ? wanted : "";

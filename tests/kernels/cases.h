@@ -114,7 +114,7 @@ inline std::vector<Pool2dDesc> pool_cases() {
     cases.push_back(pool_case(kind, 2, {17, 17, 2}, {17, 17}, {1, 1}));      // over 255 positions
     cases.push_back(pool_case(kind, 2, {5, 5, 3}, {1, 1}, {1, 1}));          // identity
     Pool2dDesc ceil = pool_case(kind, 2, {6, 7, 3}, {3, 3}, {2, 2});
-    ceil.out = {3, 3, 3};  // ceil_mode: the last row's window hangs over
+    ceil.out = {3, 3, 3};  // ceil_mode: the last row's window extends beyond the input
     cases.push_back(ceil);
     Pool2dDesc ceil_padded = pool_case(kind, 2, {6, 6, 5}, {3, 3}, {2, 2}, {1, 1});
     ceil_padded.out = {4, 4, 5};

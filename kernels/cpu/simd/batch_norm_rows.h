@@ -11,14 +11,14 @@
 
 namespace dpt::batch_norm {
 
-/// y = x * scale + shift for every channel, then optional ReLU.
+/// The map y = x * scale + shift of every channel, followed by an optional ReLU.
 struct Affine {
   const float *scale, *shift;
   bool relu;
 };
 
-/// dx = dy * scale + x * of_x + constant for every channel. If `forward` has a ReLU, dy counts only
-/// where the result of `forward` is positive.
+/// The gradient dx = dy * scale + x * of_x + constant of every channel. If `forward` has a ReLU, dy
+/// counts only where the result of `forward` is positive.
 struct AffineGradient {
   Affine forward;
   const float *of_x, *constant;

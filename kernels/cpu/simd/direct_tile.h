@@ -1,7 +1,7 @@
 // Register tiles of all direct kernels, as templates over a vector type `V` (vec_*.h). A tile is R
 // rows x N vectors of accumulators that stay in registers. These headers are compiled once per
-// instruction set. Functions that are not templates over V are always inlined, so that the linker
-// cannot use a wide copy in a program that runs on an older processor.
+// instruction set. Functions that are not templates over V are always inlined. Otherwise the linker
+// could use a copy with wide instructions in a program that runs on an older processor.
 //
 // A lane of an operand holds V::kTerms values of type V::Value: one float, or a pair of bf16
 // numbers. V::fma adds the products of all terms to the lane's fp32 sum, so the kernels count their

@@ -18,8 +18,8 @@ std::int64_t add_squares(const float* g, std::int64_t n, double sums[16]) {
   std::int64_t i = 0;
   for (; i + 16 <= n; i += 16) {
     for (int j = 0; j < 4; ++j) {
-      // The square of a float is exact in double, so the sum has the same bits whether fused or
-      // not.
+      // The square of a float is exact in double, so a fused multiply-add gives the same bits as
+      // separate operations.
       const __m256d x = _mm256_cvtps_pd(_mm_loadu_ps(g + i + 4 * j));
       sum[j] = _mm256_fmadd_pd(x, x, sum[j]);
     }

@@ -15,7 +15,8 @@ struct PackOf8 {
   static void store(float* to, Floats x) { dpt::store(to, x); }
   /// Adds the squares of eight values to eight lanes of a LayerSums.
   static void add_squares(Floats x, double* lanes) {
-    // The square of a float is exact in double, so the sum has the same bits whether fused or not.
+    // The square of a float is exact in double, so fused and separate operations give the same
+    // bits.
     const __m256d low = _mm256_cvtps_pd(_mm256_castps256_ps128(x.v));
     const __m256d high = _mm256_cvtps_pd(_mm256_extractf128_ps(x.v, 1));
     _mm256_storeu_pd(lanes, _mm256_fmadd_pd(low, low, _mm256_loadu_pd(lanes)));

@@ -15,9 +15,9 @@ struct CudnnPlanFacts {
   std::size_t workspace_bytes = 0;  ///< memory that running it needs, in the context's workspace
 };
 
-/// Returns the plans that make_cudnn_plans would create on a GPU described by `gpu`, which need not
-/// exist. The description is cuDNN's own (CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, cuDNN 9.8 or
-/// later). Needs the library, but no GPU.
+/// Returns the plans that make_cudnn_plans would create on the GPU that `gpu` describes. The GPU
+/// need not exist. The description has cuDNN's own format
+/// (CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, cuDNN 9.8 or later). Needs the library, but no GPU.
 std::vector<CudnnPlanFacts> describe_cudnn_plans(const std::string& gpu, const ConvProblem& problem,
                                                  std::size_t workspace_bytes, int most);
 

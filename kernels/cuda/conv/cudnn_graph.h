@@ -133,7 +133,8 @@ class CudnnDescriptor {
 
   void set_raw(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
                std::int64_t count, const void* values);
-  /// Reads up to `room` values of an attribute and returns their number; with no room, counts them.
+  /// Reads up to `room` values of an attribute and returns their number. If `room` is 0, counts all
+  /// values.
   std::int64_t get_raw(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
                        std::int64_t room, void* values) const;
 

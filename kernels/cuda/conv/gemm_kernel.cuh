@@ -3,7 +3,7 @@
 //
 // A block computes one tile of the product in steps of kGemmWords words of k. While it multiplies
 // one step from shared memory, it loads the next step from memory into registers and computes the
-// table of places (offsets of pixels or taps) of the step after that, so shared memory holds two
+// table of places (offsets of pixels or taps) of the step after that. So shared memory holds two
 // steps and two tables. Every element is summed in the order of k by one thread or warp, so the
 // bits do not depend on timing.
 #pragma once

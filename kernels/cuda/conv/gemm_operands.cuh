@@ -82,7 +82,7 @@ template <Pass kPass, bool kPooled>
 inline constexpr Pooled kWhatIsPooled = !kPooled                       ? Pooled::no
                                         : kPass == Pass::backward_data ? Pooled::gathered
                                                                        : Pooled::pixels;
-/// Returns the corner of the window in which a pixel is. The pixels of a window are consecutive.
+/// Returns which corner of its window a pixel is. The pixels of a window are consecutive.
 __device__ inline int window_corner(int pixel) {
   return pixel & 3;
 }

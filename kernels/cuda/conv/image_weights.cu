@@ -1,5 +1,6 @@
-// Gradient of the weights for small images (see image_conv.h). A block holds one image of x, with
-// its borders, and of dy in shared memory, and keeps its share of the sum over images in registers.
+// Gradient of the weights for small images (see image_conv.h). A block holds one image of dy and of
+// x, with the borders of x, in shared memory. It keeps its share of the sum over images in
+// registers.
 //
 //   dw(k, r, s, c) = sum over images and pixels  dy(pixel, k) x(pixel + (r, s), c)
 //

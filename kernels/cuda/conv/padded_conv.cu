@@ -32,8 +32,8 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-/// Overwrites pixels of `channels` channels with the first channels of pixels of `padded` channels,
-/// or adds to them.
+/// Writes the first channels of pixels of `padded` channels to pixels of `channels` channels:
+/// overwrites these, or adds to them if `add`.
 __global__ void __launch_bounds__(kThreads)
     unpad_gradient(const float* from, float* to, std::int64_t pixels, int padded, int channels,
                    bool add) {

@@ -35,7 +35,7 @@ struct CudaContext {
   std::size_t partials_bytes = 0;
 };
 
-/// Returns the context of a backend that is a GPU; null for other backends.
+/// Returns the context of a GPU's backend; null for other backends.
 const CudaContext* cuda_context_of(const Backend& backend);
 
 /// Returns a device address as a typed pointer.

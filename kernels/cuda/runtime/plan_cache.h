@@ -11,10 +11,10 @@
 namespace dpt {
 
 /// Cache file in JSON: {"format": 3, "machines": {machine: {problem: plan}}}. Losing it is
-/// harmless. A file that is missing, damaged or of another format counts as empty and is rewritten;
-/// if it cannot be written, choices last for this process only. The file is replaced as a whole
-/// (temporary file and rename). Processes that share it take turns (lock file next to it) and keep
-/// each other's choices. Any thread may call this class.
+/// harmless. A file that is missing, damaged or of another format counts as empty and is rewritten.
+/// If the file cannot be written, choices last for this process only. The file is replaced as a
+/// whole (temporary file and rename). Processes that share it take turns (lock file next to it) and
+/// keep each other's choices. Any thread may call this class.
 class PlanCache {
  public:
   /// Returns this process's object for the file.

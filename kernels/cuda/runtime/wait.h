@@ -1,5 +1,5 @@
-// Waits for work of a GPU that always end. The driver's own waits (cudaEventSynchronize,
-// cudaStreamSynchronize) never return if the GPU hangs, so this polls instead.
+// Waits for a GPU's work. They always end: the driver's own waits (cudaEventSynchronize,
+// cudaStreamSynchronize) never return if the GPU hangs, so these poll instead.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -9,8 +9,8 @@
 
 namespace dpt {
 
-/// Returns when the work before the event's record, or all work of the stream, is complete. Throws
-/// ErrorKind::device if the GPU has met an error, and LostDevice if the work takes longer than
+/// Return when the work before the event's record, or all work of the stream, is complete. Throw
+/// ErrorKind::device if the GPU has met an error. Throw LostDevice if the work takes longer than
 /// BackendOptions::wait_limit, or if it does not end soon after another replica has failed.
 void wait_for_event(const CudaContext& context, cudaEvent_t event);
 void wait_for_stream(const CudaContext& context, cudaStream_t stream);

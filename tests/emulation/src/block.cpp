@@ -88,8 +88,8 @@ class Runner {
   /// no memory when it leaves.
   template <class... Args>
   [[noreturn]] void fault(fmt::format_string<const Args&...> text, const Args&... args);
-  /// Stops the running thread, which crashed, for good. The kernel fails when no other thread can
-  /// run.
+  /// Stops the running thread for good, because it has crashed. The kernel fails when no other
+  /// thread can run.
   [[noreturn]] void abandon(const char* why);
   void* shared() const { return shared_; }
   unsigned lane() const { return current_ % 32; }
@@ -256,8 +256,8 @@ void Runner::suspend() {
   Fiber& mine = *thread_[current_].fiber;
   if (!pick()) {
     if (crash_) fault("{}", crash_);
-    // No thread can run, and at least one waits for its warp: the barrier itself detects threads
-    // that end without reaching it.
+    // No thread can run, so at least one waits for its warp. (The barrier itself detects threads
+    // that end without reaching it.)
     unsigned in_warps = 0;
     std::source_location where;
     for (unsigned w = 0; w < warps_; ++w) {

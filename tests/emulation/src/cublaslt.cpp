@@ -59,7 +59,7 @@ bool supported_epilogue(const Matmul& m) {
     case CUBLASLT_EPILOGUE_DRELU_BGRAD:
     case CUBLASLT_EPILOGUE_BGRADA:
     case CUBLASLT_EPILOGUE_BGRADB:
-      // The documentation does not define these for a row-major result.
+      // The documentation does not define these epilogues for a row-major result.
       return m.d.order == CUBLASLT_ORDER_COL &&
              (m.desc.bias_type == -1 || m.desc.bias_type == m.d.type);
     default:

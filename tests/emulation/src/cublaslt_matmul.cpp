@@ -116,7 +116,7 @@ void compute(const MatmulCall& call, int device) {
       const std::uint64_t at = matmul.d.at(i, j);
       float value = call.alpha * sums[i];
       if (is_wrong && at == 0) value += 0.5F;
-      // With beta = 0, the content of C must not matter, not even a NaN.
+      // The content of C must not matter if beta is 0, not even a NaN.
       if (call.beta != 0.0F) {
         value += call.beta * load(call.c, matmul.c.type, matmul.c.at(i, j));
       }

@@ -67,8 +67,8 @@ const char* refuse_pointer(const void* pointer, int device, bool declared) {
 std::string check_arguments(const detail::Kernel& kernel, int device) {
   std::size_t index = 0;
   for (const detail::Argument& argument : kernel.arguments()) {
-    // Structs are searched for pointers: a word that is the address of freed memory by accident is
-    // too unlikely to matter.
+    // Search structs for pointers. It is too unlikely to matter that another word is the address of
+    // freed memory by accident.
     for (std::size_t at = 0; at + sizeof(void*) <= argument.bytes; at += sizeof(void*)) {
       const void* pointer = nullptr;
       std::memcpy(&pointer, static_cast<const char*>(argument.address) + at, sizeof pointer);

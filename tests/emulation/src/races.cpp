@@ -45,7 +45,7 @@ constexpr int kReportsPerKernel = 3;
 constexpr std::size_t kMaxPages = 4096;  ///< 256 MiB of shadow memory
 constexpr int kExitCode = 66;            ///< as ThreadSanitizer's
 
-/// For each thread of a block, the clock before which its accesses are known.
+/// Clocks of the threads of a block: the accesses of each thread before its clock are known.
 using Clocks = std::vector<std::uint32_t>;
 using ClocksByBlock = std::map<std::uint32_t, std::shared_ptr<const Clocks>>;
 /// Null if nothing is known.
@@ -161,8 +161,7 @@ class Detector {
   std::vector<Thread> thread_ = std::vector<Thread>(kMaxThreads);
   bool fenced_ = false;     ///< a thread of the block has executed a fence
   bool knowledge_ = false;  ///< a thread of the block has seen what others released
-  Clocks block_fenced_;     ///< accesses of the block that are followed by a fence and then a
-                            ///< barrier
+  Clocks block_fenced_;     ///< accesses followed by a fence and then by a barrier
   std::unordered_map<std::uintptr_t, Knowledge> released_, released_shared_;
 
   std::unordered_map<std::uintptr_t, std::unique_ptr<Page>> pages_;
@@ -438,7 +437,7 @@ void Detector::add_read(Cell& cell, const Past& read) {
 std::vector<std::string> source_lines(std::uint32_t a, std::uint32_t b) {
   std::vector<std::string> result;
   for (const std::uint32_t place : {a, b}) {
-    // The place is where the call returns to; the byte before it is the call's.
+    // The place is the return address of the call. The byte before it belongs to the call.
     const std::string command =
         fmt::format("addr2line -Cfpi -e /proc/{}/exe {:#x} 2>/dev/null", getpid(), place - 1);
     std::string text;

@@ -31,7 +31,7 @@ void begin_block(std::uint64_t block);
 void resume();
 void pause();
 
-/// Sets the thread of the block that runs from now on.
+/// Sets which thread of the block runs from now on.
 void run_thread(unsigned thread);
 /// Sets the stack of that thread. Accesses to it are not recorded, because no other thread may use
 /// it.

@@ -31,8 +31,7 @@ struct Failure {
 struct Settings {
   int devices = 2;
   std::size_t memory = std::size_t{1} << 30;
-  std::vector<int> multiprocessors = {8};  ///< by device; the last one applies to further devices,
-                                           ///< too
+  std::vector<int> multiprocessors = {8};  ///< by device; the last one holds for further devices
   bool peers = true;                       ///< devices can use each other's memory
   int compute_major = 9, compute_minor = 0;
   Order order;

@@ -108,8 +108,8 @@ void push_wait(Stream& stream, const std::shared_ptr<Stream>& other) {
   push(stream, std::move(wait));
 }
 
-/// Makes the next work of `stream` wait: in a blocking stream for the legacy stream of its device,
-/// in the legacy stream for all blocking streams.
+/// Makes the next work of `stream` wait. Work of a blocking stream waits for the legacy stream of
+/// its device. Work of the legacy stream waits for all blocking streams.
 cudaError_t order_with_legacy(Stream& stream) {
   Device& device = state().devices.at(stream.device);
   if (stream.blocking() && device.legacy) push_wait(stream, device.legacy);

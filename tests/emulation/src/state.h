@@ -41,7 +41,7 @@ using Clock = std::chrono::steady_clock;
 struct Stream;
 struct Capture;
 
-/// A position in a stream's queue: everything queued before it.
+/// A position in a stream's queue, after the first `count` items.
 struct Point {
   std::shared_ptr<Stream> stream;
   std::uint64_t count = 0;
@@ -89,8 +89,7 @@ struct Event : CUevent_st {
   bool recorded = false, queried = false;
   Point point;
   std::shared_ptr<Clock::time_point> time;  ///< time at which the record ran
-  std::weak_ptr<Capture> capture;           ///< capture that holds the record; the record follows
-                                            ///< `last`
+  std::weak_ptr<Capture> capture;           ///< capture that holds the record, after `last`
   bool captured = false;
   std::vector<std::size_t> last;
 };

@@ -33,7 +33,7 @@ void check(bool race, Shape shape, void (*kernel)(Params...), Args... args) {
   }
 }
 
-/// Skips a case in builds without the detector.
+/// Returns true in builds without the detector, which skip the cases.
 bool absent() {
   return !emulation::detects_races();
 }

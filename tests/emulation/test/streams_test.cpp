@@ -1,4 +1,4 @@
-// Work runs as late as CUDA permits: work that a program forgot to wait for has not happened.
+// Work runs as late as CUDA permits, so work that a program did not wait for has not happened.
 #include <atomic>
 #include <numeric>
 #include <thread>

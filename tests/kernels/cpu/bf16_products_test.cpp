@@ -90,7 +90,7 @@ Output run(Backend& backend, Op& op, const Input& in) {
   op.backward(args);
   out.dweight_twice = dweight.get();
   out.dbias_twice = dbias.get();
-  // The memory behind the requested scratch does not belong to the operation.
+  // The memory after the requested scratch does not belong to the operation.
   const std::vector<float> after = scratch.get();
   const std::size_t end = op.scratch_bytes() / sizeof(float);
   for (std::size_t i = end; i < end + kBehind; ++i) CHECK(std::isnan(after[i]));

@@ -128,7 +128,7 @@ TEST_CASE("Descriptions that the direct convolutions leave to the library") {
     Conv2dDesc odd = pooled;
     odd.pool->dilation = {1, 2};
     CHECK(!make_direct_conv2d(odd, target));
-    // With ceil_mode the last windows extend beyond the input.
+    // ceil_mode makes the last windows extend beyond the input.
     odd = with_pool(conv_case(1, {9, 9, 4}, 8, {3, 3}), kind, {2, 2}, {2, 2});
     REQUIRE(odd.out.h == 3);
     CHECK(make_direct_conv2d(odd, target));

@@ -229,7 +229,7 @@ TEST_CASE("gradients in front of a ReLU, with and without their sums, in every o
   });
 }
 
-/// Returns the algorithm that implementation() names: "... forward NAME, weights NAME...".
+/// Returns the algorithm named by implementation(): "... forward NAME, weights NAME...".
 std::string algorithm_of(const std::string& implementation, const std::string& product) {
   const std::size_t at = implementation.find(product + " ");
   REQUIRE(at != std::string::npos);

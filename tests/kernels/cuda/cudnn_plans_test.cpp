@@ -114,7 +114,7 @@ TEST_CASE("cuDNN's plans agree with the reference, alone and by name, with the s
   if (!have_gpu()) return;
   const GPU gpu;
   std::vector<Conv2dDesc> cases = conv_cases();
-  // The first convolution of a network for colour images, whose input is padded.
+  // The first convolution of a network for colour images. Its input is padded.
   cases.push_back(conv_case(2, {15, 14, 3}, 16, {7, 7}, {2, 2}, {3, 3}));
   for (Conv2dDesc d : cases) {
     for (const Kind& kind : kKinds) {

@@ -92,7 +92,7 @@ TEST_CASE("a turned JPEG is decoded at a reduced size where that is allowed") {
   Bytes turned = stored;
   set_orientation(turned, 6);
   // The stored image is 64 wide and 48 high, the upright one 48 wide and 64 high. Compare a part of
-  // it with the same part of the stored image.
+  // the upright image with the same part of the stored one.
   ImagePart part{{8, 4, 40, 40}, 8, 10, {1, 2, 6, 5}};
   part.exact = false;
   const ImagePart same = stored_part(part, 6, 64, 48);

@@ -111,7 +111,7 @@ TEST_CASE("parts of a JPEG have the bits of the whole image's") {
 }
 
 TEST_CASE("parts of a progressive JPEG without its last scans") {
-  // libjpeg smooths this image: a block depends on others.
+  // libjpeg smooths this image, so a block depends on others.
   std::mt19937 random(4);
   JpegStyle style;
   style.progressive = true;

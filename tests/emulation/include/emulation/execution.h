@@ -45,8 +45,8 @@ void warp_arrive(unsigned mask, const void* input, void* output, WarpFunction fu
                  void* context, const std::source_location& where);
 unsigned lane_index();
 
-// For the race detector, which sees the kernels compiled with -fsanitize=thread: a fence of the
-// running thread, and a barrier of these lanes of its warp.
+// Tell the race detector (in builds with it) about a fence of the running thread, and about a
+// barrier of these lanes of its warp.
 void order_fence();
 void order_warp(unsigned lanes);
 
