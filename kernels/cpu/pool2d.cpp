@@ -63,8 +63,8 @@ Span even_window(std::int64_t out, std::int64_t outs, std::int64_t size) {
   return {out * size / outs, ceil_div((out + 1) * size, outs), 0};
 }
 
-/// Base of max and average pooling. Sums are computed in fp32. If the elements T are fp32, they are
-/// computed in place, otherwise in scratch memory and then rounded once.
+/// Base of max and average pooling. Sums are computed in fp32: in place if the elements T are fp32,
+/// otherwise in scratch memory, from which they are rounded once.
 template <class T>
 class Pool : public Op {
  public:

@@ -142,7 +142,6 @@ __device__ inline bool prepare_pack(const Now<Formula>& now, const Buffers& buff
 
 /// Calls packs(i) for whole packs of a range and single(i) for other elements. `threads` threads
 /// share the range, and `thread` is the index of this one. Returns true if all calls returned true.
-/// true.
 template <class Packs, class Single>
 __device__ inline bool for_range(const UpdateRange& range, bool aligned, std::int64_t thread,
                                  std::int64_t threads, const Packs& packs, const Single& single) {

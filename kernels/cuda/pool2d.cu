@@ -70,7 +70,7 @@ class CudaPool : public Op {
     }
   }
 
-  /// Launches `kernel` with a thread per pack; the number of packs is its last argument.
+  /// Launches `kernel` with a thread per pack. The number of packs is the kernel's last argument.
   template <class Kernel, class... Args>
   void launch_packs(Kernel kernel, std::int64_t packs, Args... args) const {
     launch(kernel, blocks_for(packs, kPoolThreads, kMaxElements), kPoolThreads, 0, context_.stream,

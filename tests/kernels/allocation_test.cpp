@@ -31,7 +31,7 @@ thread_local Allocations allocations;
 
 }  // namespace
 
-// Sanitizers replace the heap themselves, and this must not interfere with them.
+// Sanitizers have their own replacement of the heap, which this one must not disturb.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 extern "C" {
 void* __libc_malloc(std::size_t bytes);

@@ -259,7 +259,7 @@ TEST_CASE("running statistics follow PyTorch's rule, and only an applied step") 
   for (const std::string& name : backend_names()) {
     INFO(name);
     const std::unique_ptr<Backend> backend = make_backend(parse_device(name));
-    // Two floats with momentum 0.1, two with 0.25, two that average, followed by their counters.
+    // Two statistics with momentum 0.1, two with 0.25, and two that average, followed by counters.
     const std::vector<float> start = {
         1, 2, 3, 4, 5, 6, UpdateCounter::bits(0), UpdateCounter::bits(9)};
     const std::vector<float> sums = {40, 80, 120, 160, 200, 240, 0, 0};
@@ -316,7 +316,8 @@ TEST_CASE("the first running statistic that an update would make non-finite is f
   for (const std::string& name : backend_names()) {
     INFO(name);
     const std::unique_ptr<Backend> backend = make_backend(parse_device(name));
-    // From index 16 on: 1,000 with momentum 0.1, one that averages, followed by its counter.
+    // 1,000 statistics with momentum 0.1 from index 16 on, then one that averages, then its
+    // counter.
     const std::vector<RunningRange> ranges = {{16, 1016, 0.1F, 1017}, {1016, 1017, -1.0F, 1017}};
     const auto found = [&](std::vector<std::pair<std::size_t, float>> sums, float start = 1) {
       std::vector<float> all(1018, 0.0F);

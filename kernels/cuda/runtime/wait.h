@@ -1,5 +1,5 @@
-// Waits for a GPU's work. They always end: the driver's own waits (cudaEventSynchronize,
-// cudaStreamSynchronize) never return if the GPU hangs, so these poll instead.
+// Waits for a GPU's work that always end. The driver's own waits (cudaEventSynchronize,
+// cudaStreamSynchronize) never return if the GPU hangs, so these functions poll instead.
 #pragma once
 
 #include <cuda_runtime.h>
