@@ -23,7 +23,7 @@ constexpr std::int64_t kSumBlock = 4096;
 template <class T>
 using Inputs = std::array<const T*, kMaxInputs>;
 
-/// Sets elements [i, end) of y, which may be an input, to the inputs' sum; NaN stays NaN.
+/// Sets elements [i, end) of y to the sum of the inputs. NaN stays NaN. y may be one of the inputs.
 template <class T>
 void sum_singly(T* y, const Inputs<T>& x, int inputs, bool relu, std::int64_t i, std::int64_t end) {
   for (; i < end; ++i) {

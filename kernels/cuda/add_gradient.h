@@ -6,7 +6,7 @@
 
 namespace dpt {
 
-/// Sets to[i] to from[i], or adds from[i], as `write` says; `to` is fp32, `from` of `type`.
+/// Sets to[i] to from[i], or adds from[i], according to `write`. `to` is fp32, `from` of `type`.
 void add_gradient(const CudaContext& context, DevPtr to, DevPtr from, DType type,
                   std::int64_t count, GradWrite write);
 

@@ -221,7 +221,7 @@ class CudaBackend final : public Backend {
     return marks_;
   }
   void wait(std::uint64_t mark_to_wait) override {
-    // If the mark's event has been recorded again since, it marks a later point, and waiting for
+    // If the event has been recorded again since the mark, it marks a later point, and waiting for
     // that is sufficient.
     if (mark_to_wait == 0) return;
     wait_for_event(context_, mark(mark_to_wait).get());

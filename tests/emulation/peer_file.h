@@ -1,4 +1,4 @@
-// Emulated sums between processes: a file that all processes map, named by the id of the sums.
+// Emulated sums between processes: a file that all processes map. Its name has the id of the sums.
 #pragma once
 
 #include <atomic>

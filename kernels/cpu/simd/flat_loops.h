@@ -9,7 +9,7 @@ namespace dpt {
 /// The loops compiled for one instruction set.
 struct FlatLoops {
   std::int64_t (*add)(float* to, const float* a, const float* b, std::int64_t n);
-  /// Adds the square of element i to sums[i % 16], for the largest multiple of 16 elements.
+  /// Adds the square of element i to sums[i % 16], for as many elements as fill groups of 16.
   std::int64_t (*add_squares)(const float* g, std::int64_t n, double sums[16]);
 };
 extern const FlatLoops kFlatLoopsAvx2;

@@ -107,9 +107,10 @@ class Bench {
   void* sums_scratch_ = nullptr;
 };
 
-/// The candidates for one problem. They are created when first needed, because opening cuDNN takes
-/// long. A plan that the cache names is created without asking cuDNN's heuristics. If cuDNN fails
-/// or is missing, dpt's kernels are the only candidates, and the chosen plan's remark reports it.
+/// The candidates for one problem. Those of cuDNN are created when first needed, because opening
+/// cuDNN takes long. A plan that the cache names is created without asking cuDNN's heuristics. If
+/// cuDNN fails or is missing, dpt's kernels are the only candidates, and the chosen plan's remark
+/// reports it.
 class Candidates {
  public:
   Candidates(const CudaContext& context, const ConvProblem& problem)

@@ -1,5 +1,6 @@
 // One pass of a convolution on a GPU, and the plans that can run it. conv_plan.cpp chooses between
-// them; implicit_gemm.cu (dpt's kernels), cudnn_conv.cpp and padded_conv.cu implement them.
+// them. implicit_gemm.cu, image_conv.cu and image_weights.cu (dpt's kernels), cudnn_conv.cpp and
+// padded_conv.cu implement them.
 #pragma once
 
 #include <cstdint>

@@ -374,7 +374,7 @@ TEST_CASE("shared memory starts as NaN in every block") {
   REQUIRE(launch({3, 1, 64}, read_fresh_shared, out) == cudaSuccess);
   REQUIRE(launch({3, 1}, read_fresh_variable<float>, out + 3) == cudaSuccess);
   auto values = host_copy(out, 6);
-  // Only the first block finds 0: its writes show which variables are shared memory.
+  // Only the first block finds 0, because its writes show which variables are shared memory.
   CHECK(values[3] == 0.0F);
   values.erase(values.begin() + 3);
   for (const float value : values) CHECK(std::isnan(value));

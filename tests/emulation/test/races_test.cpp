@@ -7,7 +7,7 @@ namespace {
 
 constexpr int kBlocks = 5, kThreads = 96;
 
-/// Returns the reports of one launch, which must succeed, in this order of threads and blocks.
+/// Runs one launch, which must succeed, in this order of threads and blocks. Returns its reports.
 template <class... Params, class... Args>
 std::vector<std::string> races_of(emulation::Order order, Shape shape, void (*kernel)(Params...),
                                   Args... args) {
@@ -93,7 +93,7 @@ struct Parts {
   bool release = true, barrier_before = true, barrier_after = true, acquire = true;
 };
 
-/// Adds up the numbers of all threads in the block that ends last, as is_last_block.h does.
+/// Sums the numbers of all threads. The block that ends last adds them up, as in is_last_block.h.
 __global__ void sum_grid(int* parts, unsigned* counter, int* sum, Parts has) {
   __shared__ bool last;
   parts[blockIdx.x * blockDim.x + threadIdx.x] = static_cast<int>(threadIdx.x);
