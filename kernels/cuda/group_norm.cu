@@ -119,7 +119,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-/// Terms of the parameters' gradients, which are the sums of dy and of dy times the normalised x.
+/// Terms of the parameters' gradients. These are the sums of dy, and of dy times the normalised x.
 template <class T>
 struct ParameterTerms {
   Sets sets;

@@ -103,8 +103,8 @@ TEST_CASE("Clipping keeps what is in bounds, and NaNs") {
 TEST_CASE("The norms of ranges have the same bits on all backends") {
   const std::int64_t n = 70'001;
   const std::vector<float> values = random_values(n, 11);
-  // Sizes around a lane, a group of lanes, a block of lanes and a tile, from any offset; also
-  // empty.
+  // Sizes around a lane, a group of lanes, a block of lanes and a tile, from any offset, and an
+  // empty range.
   const std::vector<Range> ranges = {{0, 1},           {3, 3},           {5, 36},
                                      {7, 40},          {40, 295},        {40, 297},
                                      {64, 64 + 16384}, {65, 65 + 16385}, {1, n}};

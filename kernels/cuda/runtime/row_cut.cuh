@@ -13,8 +13,9 @@ namespace dpt {
 
 inline constexpr int kCutThreads = 256;  ///< threads of a block
 
-/// Partition of a matrix into tiles of columns and chunks of rows, with a block for each pair. In a
-/// block, each thread has a pack of neighbouring columns and every `lanes`-th row of the chunk.
+/// Partition of a matrix into tiles of columns and chunks of rows. There is a block for each pair
+/// of a tile and a chunk. In a block, each thread has a pack of neighbouring columns and every
+/// `lanes`-th row of the chunk.
 struct Cut {
   int width;  ///< columns per pack
   int packs;  ///< packs per tile

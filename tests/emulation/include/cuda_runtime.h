@@ -4,7 +4,7 @@
 //
 //  - emulation/types.h: keywords (__global__, __shared__, ...) and vector types.
 //  - emulation/execution.h: threadIdx and similar variables, barriers, warp operations, and the
-//    hook for warp-wide operations that C++ cannot spell:
+//    hook for warp-wide operations that C++ cannot express:
 //      emulation::warp_collective(input, output, compute): every lane of a warp passes `input`;
 //      when all 32 have arrived, compute(span of 32 inputs, span of 32 outputs) runs once; then
 //      each lane finds its result in `output`.

@@ -251,7 +251,7 @@ bool Runner::pick() {
   return false;
 }
 
-/// Stops the current thread, which has recorded what it waits for, until it may continue.
+/// Stops the current thread until it may continue. The thread has recorded what it waits for.
 void Runner::suspend() {
   Fiber& mine = *thread_[current_].fiber;
   if (!pick()) {

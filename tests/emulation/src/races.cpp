@@ -330,7 +330,8 @@ void Detector::atomic(const void* address) {
   join(all[key], mine);
 }
 
-/// Returns true if the running thread's next access comes after this one of the same period.
+/// Returns true if the running thread's next access comes after `past`, an access of the same
+/// period.
 bool Detector::ordered(const Past& past) const {
   const Thread& self = thread_[current];
   if (past.block == block_) {

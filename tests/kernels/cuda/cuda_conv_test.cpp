@@ -57,8 +57,8 @@ double products_of(const ConvProblem& p) {
 double tolerance(const ConvProblem& p) {
   return 5e-6 + (p.tf32 || p.type == DType::bf16 ? products_of(p) / 8 * 0x1p-23 : 0);
 }
-/// Returns the tolerance for activations. In bf16 they are also rounded, by half a unit in the last
-/// of their 8 bits, which is up to 2^-8 of a number just above a power of two.
+/// Returns the tolerance for activations. In bf16 they are also rounded, by up to half a unit in
+/// the last of their 8 bits. This is 2^-8 of a number just above a power of two.
 double activation_tolerance(const ConvProblem& p) {
   return tolerance(p) + (p.type == DType::bf16 ? 0x1p-8 : 0);
 }
