@@ -54,7 +54,7 @@ struct DatasetKind {
   std::optional<std::int64_t> (*outputs)(const Variant& options) = nullptr;
 };
 
-/// Returns all kinds (datasets/registry.cpp), with the tag "dataset".
+/// Returns the registry of all kinds (datasets/registry.cpp). Its tag is "dataset".
 const Registry<DatasetKind>& dataset_kinds();
 /// Returns the kind of a config's data set. Throws ErrorKind::usage if the config has none.
 const DatasetKind& dataset_kind(const Variant& options);

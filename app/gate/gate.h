@@ -38,7 +38,7 @@ class Gate {
   /// Writes the verdict; then throws ErrorKind::requirement unless all conditions are met.
   /// `results` are those of `owner`, a run folder or checkpoint.
   void judge(const RunResults& results, const std::string& owner);
-  /// Writes a verdict that no condition was checked, and the `reason`.
+  /// Writes a verdict that says that no condition was checked, and why (`reason`).
   void leave_unchecked(const std::string& reason);
 
  private:

@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char* kBestPrefix = "best ";
 
-/// Sort value of a run: a number or a text.
+/// Sort value of a run: a number or a string.
 struct SortValue {
   std::optional<double> number;
   std::string text;

@@ -13,7 +13,7 @@
 namespace dpt {
 namespace {
 
-// Limits for hostile files: the pickle of a thousand layers has 150 KB.
+// Limits that protect against hostile files. The pickle of a model of a thousand layers has 150 KB.
 constexpr std::size_t kMaxPickleBytes = std::size_t{64} << 20;
 constexpr std::size_t kMaxPickleValues = 2'000'000;
 constexpr std::size_t kMaxTensors = 200'000;

@@ -64,7 +64,7 @@ class Communicator {
   /// same order. The sum begins when the work queued so far has run, and overlaps with work that is
   /// queued later.
   virtual void sum_overlapped(DevPtr, std::int64_t) {}
-  /// Makes all work that is queued from now on run after all sums.
+  /// Delays all work that is queued after this call until all sums have finished.
   virtual void finish_sums() {}
   /// Runs `wait`, which waits for work of this rank's backend that may depend on sums. Throws
   /// ErrorKind::peer if sums were aborted before `wait` returned: all results computed since the

@@ -174,8 +174,8 @@ std::string problem_of_url(const std::string& url) {
          "HF_TOKEN gives access to private repositories of the hub (hf://)";
 }
 
-/// Returns the problem of a path that begins with $NAME, the shell's syntax, if that variable
-/// exists; otherwise empty.
+/// Returns an error message if `text` begins with $NAME, which only a shell would expand, and that
+/// variable exists; otherwise an empty string.
 std::string shell_variable_problem(const std::string& text) {
   if (text.size() < 2 || text[0] != '$' || text[1] == '{') return {};
   const std::string name = text.substr(1, text.find('/') - 1);

@@ -18,7 +18,8 @@ class Concat final : public Layer {
   InputCount input_count() const override { return {2, kMaxInputs}; }
 
   /// Concatenates the channels of images. Does the same for vectors that are flattened images of
-  /// one size. For other vectors, concatenates the features, in the order of weights files.
+  /// one size. For other vectors, concatenates the features in the order in which weight files
+  /// store them.
   ActivationShape infer(std::span<const ActivationShape> in) const override {
     ActivationShape out = in[0];
     for (std::size_t k = 1; k < in.size(); ++k) {

@@ -46,7 +46,8 @@ std::string relative_to(const std::string& folder, const std::string& path) {
       .string();
 }
 
-/// Refuses a folder inside one that another run has created for its files and may remove.
+/// Refuses `path` if it lies inside a folder that another run created for its own files and may
+/// remove.
 void check_is_no_part_of_run(const std::string& path) {
   constexpr std::array<std::string_view, 6> kParts = {"checkpoints", "logs",     "tensorboard",
                                                       kReplaced,     kRestoring, kMoving};

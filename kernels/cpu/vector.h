@@ -1,5 +1,5 @@
-// Vectors of four floats on every x86-64 and Arm processor, made with the compilers' vector
-// extension. They serve loops whose branches compilers do not reliably turn into selections.
+// Vectors of four floats for every x86-64 and Arm processor. They use the vector extension of GCC
+// and Clang, and serve loops whose branches compilers do not reliably turn into selects.
 #pragma once
 
 #include <cstdint>

@@ -14,8 +14,8 @@ namespace dpt {
 DPT_OPS(DPT_DECLARE)
 #undef DPT_DECLARE
 
-/// Creates a pooling whose input is the output of a ReLU that the caller has fused. Its backward
-/// returns the gradient before that ReLU.
+/// Creates a pooling operation that follows a ReLU. The caller computes that ReLU in the preceding
+/// operation; the backward pass here returns the gradient before it.
 std::unique_ptr<Op> make_cuda_pool_after_relu(const CudaContext& context, const Pool2dDesc& desc);
 
 std::unique_ptr<LossOp> make_cuda_loss_op(const CudaContext& context, const CrossEntropyDesc& desc);

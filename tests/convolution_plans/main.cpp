@@ -218,7 +218,7 @@ void print_answers(const std::vector<Convolution>& convolutions, std::size_t wor
   }
 }
 
-/// Writes the plans that cuDNN compiles at run time into the folder of the options.
+/// Writes the plans that cuDNN compiles at run time into the folder that `options` names.
 void write_compiled(const std::vector<Convolution>& convolutions, const Options& options) {
   Json facts = {{"cudnn", describe_cudnn()}, {"gpus", Json::array()}};
   for (const testing::DescribedGpu& gpu : testing::kDescribedGpus) {

@@ -1,4 +1,4 @@
-// Checks and counts parts of a text.
+// Test helpers that check for substrings of a string and count them.
 #pragma once
 
 #include <doctest/doctest.h>

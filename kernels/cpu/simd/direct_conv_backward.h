@@ -124,8 +124,8 @@ const typename V::Value* paired_image(const Conv& c, const typename V::Value* x,
   }
 }
 
-/// Writes dy (pixels, channels) to `to` in units of neighbouring pixels of a row, and returns `to`.
-/// If a unit has one term, returns `dy`.
+/// Writes dy (pixels, channels) to `to` with V::kTerms neighbouring pixels of a row interleaved, and
+/// returns `to`. If V::kTerms is 1, writes nothing and returns `dy`.
 template <class V>
 const typename V::Value* paired_gradient(const Conv& c, std::int64_t channels,
                                          const typename V::Value* dy, typename V::Value* to) {

@@ -18,8 +18,8 @@
 namespace dpt {
 
 inline constexpr int kImageThreads = 512;
-/// Maximum number of words of the source (of 32 bits in shared memory) that a thread holds while it
-/// copies them from memory to shared memory.
+/// Maximum number of 32-bit words that a thread holds while it copies the source from global to
+/// shared memory.
 inline constexpr int kImageCarried = 8;
 inline constexpr int kImageMostTiles = 4;  ///< maximum of tiles_each, limited by the registers
 

@@ -180,7 +180,7 @@ bool read_rows(JpegDecoder& decoder, unsigned char* to, std::size_t stride, std:
 }
 
 /// Returns true if an end-of-image marker follows the decoded data. A file without one is
-/// truncated, because coded pixels never contain its bytes.
+/// truncated. A search for the marker is safe, because coded pixels never contain its two bytes.
 bool has_end(const jpeg_decompress_struct& info) {
   // The marker may already be read, because it comes right after the bits of the last block.
   if (info.unread_marker == JPEG_EOI) return true;
