@@ -133,6 +133,9 @@ class Op {
   virtual void begin_backward(const OpArgs&) {}
   virtual void backward_params(const OpArgs&) {}
   virtual void backward_data(const OpArgs&) {}
+  /// Returns true if backward rounds its operands to the operation's type after transforming them
+  /// (Winograd's filtering in bf16). Then the errors of gradients are up to three times as large.
+  virtual bool backward_rounds_transforms() const { return false; }
   /// Returns the name of the implementation that was chosen. It is for logs, and for the test that
   /// no slow reference implementation is used.
   virtual std::string implementation() const = 0;

@@ -103,12 +103,12 @@ class CpuConv2d final : public Op {
 
 }  // namespace
 
-/// Creates a direct kernel for the whole description if one applies, otherwise oneDNN's convolution
-/// followed by dpt's pooling.
+/// Creates a Winograd or direct kernel for the whole description if one applies, otherwise oneDNN's
+/// convolution followed by dpt's pooling.
 std::unique_ptr<Op> make_cpu_op(const Conv2dDesc& desc, const CpuTarget& target) {
   check_cpu_desc("a convolution", desc.type, desc.batch, desc.tf32);
-  if (auto direct = make_direct_conv2d(desc, target)) return direct;
   if (auto winograd = make_winograd_conv2d(desc, target)) return winograd;
+  if (auto direct = make_direct_conv2d(desc, target)) return direct;
   return std::make_unique<CpuConv2d>(desc, target);
 }
 

@@ -38,10 +38,7 @@ std::unique_ptr<Op> make_direct_conv2d(const Conv2dDesc& desc, const CpuTarget& 
                                        Prefer prefer) {
   if (!applies(desc) || (prefer == Prefer::fastest && !pays(desc, target))) return nullptr;
   const KernelTables tables = kernel_tables(target.features);
-  const auto make = [&](const auto* kernels) {
-    return kernels ? make_own_conv2d(desc, *kernels, target.threads) : nullptr;
-  };
-  return desc.type == DType::bf16 ? make(tables.direct_conv_bf16) : make(tables.direct_conv);
+  return make_own_conv2d(desc, tables.direct_conv, tables.direct_conv_bf16, target.threads);
 }
 
 }  // namespace dpt

@@ -75,6 +75,7 @@ class OwnConv2d final : public Op {
       if (conv_.bias) cpu_add(sums.dbias, sums.dbias, part.dbias, conv_.out_c);
     }
   }
+  bool backward_rounds_transforms() const override { return kernels_.backward_rounds_transforms; }
   std::string implementation() const override { return kernels_.name; }
   std::string replaceable_kernel(Pass) const override { return kernels_.name; }
 
@@ -138,13 +139,12 @@ class OwnConv2d final : public Op {
 
 }  // namespace
 
-std::unique_ptr<Op> make_own_conv2d(const Conv2dDesc& desc, const ConvKernels<float>& kernels,
-                                    int threads) {
-  return std::make_unique<OwnConv2d<float>>(desc, kernels, threads);
-}
-std::unique_ptr<Op> make_own_conv2d(const Conv2dDesc& desc, const ConvKernels<Bf16>& kernels,
-                                    int threads) {
-  return std::make_unique<OwnConv2d<Bf16>>(desc, kernels, threads);
+std::unique_ptr<Op> make_own_conv2d(const Conv2dDesc& desc, const ConvKernels<float>* fp32,
+                                    const ConvKernels<Bf16>* bf16, int threads) {
+  if (desc.type == DType::bf16) {
+    return bf16 ? std::make_unique<OwnConv2d<Bf16>>(desc, *bf16, threads) : nullptr;
+  }
+  return fp32 ? std::make_unique<OwnConv2d<float>>(desc, *fp32, threads) : nullptr;
 }
 
 }  // namespace dpt

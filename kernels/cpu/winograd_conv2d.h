@@ -1,5 +1,6 @@
-// 3x3 convolutions in fp32 with stride 1 by Winograd's minimal filtering, which needs fewer
-// multiplications than a direct sum. Used for the shapes for which they are faster than oneDNN.
+// 3x3 convolutions with stride 1 by Winograd's minimal filtering, which needs fewer multiplications
+// than a direct sum. Used for the shapes for which they are faster than oneDNN and the direct
+// kernels. In bf16, only the gradients are computed this way.
 #pragma once
 
 #include <memory>
@@ -11,7 +12,7 @@
 namespace dpt {
 
 /// Creates the convolution, or returns null if the kernels do not apply; the caller then uses
-/// oneDNN.
+/// others.
 std::unique_ptr<Op> make_winograd_conv2d(const Conv2dDesc& desc, const CpuTarget& target,
                                          Prefer prefer = Prefer::fastest);
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/common/bf16.h"
+#include "tests/support/op_runner.h"
 
 namespace dpt::testing {
 
@@ -20,6 +21,20 @@ inline std::vector<float> widened(const std::vector<Bf16>& values) {
   std::vector<float> result;
   for (const Bf16 value : values) result.push_back(to_float(value));
   return result;
+}
+
+/// Returns random whole numbers from -4 to 3. bf16 holds them, and fp32 holds every sum of their
+/// products, so the correct result of a sum of products is known to the bit.
+inline std::vector<float> whole_values(std::int64_t count, std::uint64_t seed) {
+  std::vector<float> values = random_values(count, seed);
+  for (float& value : values) value = std::floor(value * 4);
+  return values;
+}
+
+inline std::vector<double> rounded_to_bf16(std::vector<double> values) {
+  for (double& value : values)
+    value = static_cast<double>(to_float(to_bf16(static_cast<float>(value))));
+  return values;
 }
 
 /// Checks bf16 results. A result is an fp32 number (whose error is far smaller) rounded once to 8

@@ -52,11 +52,13 @@ struct ConvKernels {
   std::size_t (*saved_bytes)(const Conv& conv);
   void (*forward)(const Conv& conv, const ConvCall<Value>& args);
   void (*backward)(const Conv& conv, const ConvCall<Value>& args);
+  bool backward_rounds_transforms = false;  ///< see Op
 };
 extern const ConvKernels<float> kConvAvx2, kConvAvx512;
 extern const ConvKernels<Bf16> kConvAvx512Bf16;
 /// Kernels for 3x3, stride 1, no pool, and channels in multiples of 8 (AVX2) or 16 (AVX-512); see
 /// winograd_kernels.h.
 extern const ConvKernels<float> kWinogradAvx2, kWinogradAvx512;
+extern const ConvKernels<Bf16> kWinogradAvx512Bf16;
 
 }  // namespace dpt::direct

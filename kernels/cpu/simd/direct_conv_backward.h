@@ -124,8 +124,8 @@ const typename V::Value* paired_image(const Conv& c, const typename V::Value* x,
   }
 }
 
-/// Writes dy (pixels, channels) to `to` with V::kTerms neighbouring pixels of a row interleaved, and
-/// returns `to`. If V::kTerms is 1, writes nothing and returns `dy`.
+/// Writes dy (pixels, channels) to `to` with V::kTerms neighbouring pixels of a row interleaved,
+/// and returns `to`. If V::kTerms is 1, writes nothing and returns `dy`.
 template <class V>
 const typename V::Value* paired_gradient(const Conv& c, std::int64_t channels,
                                          const typename V::Value* dy, typename V::Value* to) {
@@ -509,15 +509,6 @@ void conv_backward(const Conv& c, const ConvCall<typename V::Value>& args) {
       args.dbias[o] = args.add ? args.dbias[o] + dbias[o] : dbias[o];
     }
   }
-}
-
-template <class V>
-std::size_t conv_scratch_bytes(const Conv& c) {
-  return static_cast<std::size_t>(ConvLayout<V>(c).total) * sizeof(float);
-}
-template <class V>
-std::size_t conv_saved_bytes(const Conv& c) {
-  return static_cast<std::size_t>(ConvLayout<V>(c).mask_bytes * c.batch);
 }
 
 }  // namespace dpt::direct

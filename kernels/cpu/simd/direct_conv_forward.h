@@ -86,6 +86,15 @@ struct ConvLayout {
   }
 };
 
+template <class V>
+std::size_t conv_scratch_bytes(const Conv& c) {
+  return static_cast<std::size_t>(ConvLayout<V>(c).total) * sizeof(float);
+}
+template <class V>
+std::size_t conv_saved_bytes(const Conv& c) {
+  return static_cast<std::size_t>(ConvLayout<V>(c).mask_bytes * c.batch);
+}
+
 /// Write and read the mask of one vector of one pixel.
 template <class V>
 [[gnu::always_inline]] inline void put_bits(std::uint8_t* to, std::uint32_t bits) {

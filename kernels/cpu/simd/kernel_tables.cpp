@@ -26,6 +26,7 @@ KernelTables kernel_tables([[maybe_unused]] const CpuFeatures& features) {
   tables.bf16 = &kBf16LoopsAvx512;
   if (!features.avx512_bf16) return tables;
   tables.direct_conv_bf16 = &direct::kConvAvx512Bf16;
+  tables.winograd_bf16 = &direct::kWinogradAvx512Bf16;
   tables.batch_norm_bf16 = &batch_norm::kRowsAvx512Bf16;
 #endif
   return tables;

@@ -28,6 +28,7 @@ struct KernelTables {
   const FlatLoops* flat = nullptr;
   const FormulaLoops* optimizers = nullptr;  ///< one per formula of OptimizerFormulas
   const direct::ConvKernels<Bf16>* direct_conv_bf16 = nullptr;
+  const direct::ConvKernels<Bf16>* winograd_bf16 = nullptr;
   const batch_norm::RowKernels* batch_norm_bf16 = nullptr;
   const Bf16Loops* bf16 = nullptr;
 };

@@ -55,6 +55,14 @@ struct PairVec : avx512::Vec {
     return as_vec(_mm512_or_si512(low, _mm512_maskz_slli_epi32(0xFFFF, high, 16)));
   }
 
+  /// Does the same; `second` is rounded to bf16.
+  static PairVec paired(const Bf16* first, PairVec second) {
+    const __m256i rounded = reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(second.v));
+    const __m512i low = _mm512_maskz_cvtepu16_epi32(0xFFFF, bits(first, 0xFFFF));
+    const __m512i high = _mm512_maskz_cvtepu16_epi32(0xFFFF, rounded);
+    return as_vec(_mm512_or_si512(low, _mm512_maskz_slli_epi32(0xFFFF, high, 16)));
+  }
+
   static Vec fma(PairVec a, PairVec b, Vec c) {
     return {
         _mm512_dpbf16_ps(c.v, reinterpret_cast<__m512bh>(a.v), reinterpret_cast<__m512bh>(b.v))};

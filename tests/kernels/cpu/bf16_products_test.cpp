@@ -11,6 +11,7 @@
 #include "kernels/base/error.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/ops.h"
+#include "kernels/cpu/winograd_conv2d.h"
 #include "kernels/devices.h"
 #include "kernels/reference/reference.h"
 #include "tests/kernels/bf16_values.h"
@@ -38,20 +39,6 @@ bool have_bf16() {
 struct Input {
   std::vector<float> x, weight, bias, dy;
 };
-
-/// Returns whole numbers that are so small that bf16 holds them and fp32 holds every sum of their
-/// products. The correct result is therefore known to the bit.
-std::vector<float> whole_values(std::int64_t count, std::uint64_t seed) {
-  std::vector<float> values = random_values(count, seed);
-  for (float& value : values) value = std::floor(value * 4);
-  return values;
-}
-
-std::vector<double> rounded_to_bf16(std::vector<double> values) {
-  for (double& value : values)
-    value = static_cast<double>(to_float(to_bf16(static_cast<float>(value))));
-  return values;
-}
 
 struct Output {
   std::vector<float> y, dx, dweight, dbias, dweight_twice, dbias_twice;
@@ -123,6 +110,22 @@ Expected expect(const Conv2dDesc& d, const Input& in, bool fuses_pool = false) {
   return want;
 }
 
+/// Maximum relative error of gradients by Winograd's filtering. Both operands are rounded to 8 bits
+/// after their transform, which errs by up to 2^-7 / sqrt(12) (root mean square), and the transform
+/// of the products amplifies the error by 5/3 (docs/internals/performance.md).
+const double kWinogradError = 0x1p-7 / std::sqrt(12) * std::sqrt(2) * 5 / 3;
+
+/// Returns the root mean square of the errors, relative to that of the expected values.
+double relative_error(const std::vector<float>& got, const std::vector<double>& want) {
+  double errors = 0, squares = 0;
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    const double error = static_cast<double>(got[i]) - want[i];
+    errors += error * error;
+    squares += want[i] * want[i];
+  }
+  return std::sqrt(errors / squares);
+}
+
 std::vector<double> twice(std::vector<double> values) {
   for (double& value : values) value *= 2;
   return values;
@@ -174,6 +177,65 @@ TEST_CASE("convolutions in bf16 of random shapes, to the bit") {
   if (!have_bf16()) return;
   for (std::uint64_t seed = 0; seed < 120; ++seed) check_bf16_conv(random_direct_conv(seed));
   for (const Conv2dDesc& d : long_direct_convs()) check_bf16_conv(d);
+}
+
+/// Returns a random description that Winograd's kernels accept: odd and even sizes, and blocks of
+/// tiles that end in the middle of an image.
+Conv2dDesc random_winograd_conv(std::uint64_t seed) {
+  Draws pick(seed, 1);
+  const Size2 padding{pick(0, 2), pick(0, 2)};
+  const SampleShape in{pick(3 - padding.h, 13), pick(3 - padding.w, 17), 16 * pick(1, 4)};
+  Conv2dDesc d = conv_case(pick(1, 9), in, 16 * pick(1, 5), {3, 3}, {1, 1}, padding);
+  d.bias = pick(0, 1) > 0;
+  d.relu = pick(0, 1) > 0;
+  return d;
+}
+
+TEST_CASE("gradients in bf16 by Winograd's filtering, to the bit") {
+  const CpuFeatures features = CpuFeatures::detect();
+  if (!features.avx512_bf16) {
+    skip_test("this processor has no AVX512-BF16");
+    return;
+  }
+  const auto backend = make_cpu_backend(1);
+  for (std::uint64_t seed = 0; seed < 40; ++seed) {
+    Conv2dDesc d = random_winograd_conv(seed);
+    const Input in = {whole_values(d.batch * d.in.elements(), 1), whole_values(weight_count(d), 2),
+                      whole_values(d.bias ? d.conv_out.c : 0, 3),
+                      whole_values(d.batch * d.out.elements(), 4)};
+    const Expected want = expect(d, in);
+    d.type = DType::bf16;
+    for (const int threads : {1, 3}) {
+      const auto op = make_winograd_conv2d(d, CpuTarget{threads, features}, Prefer::ours);
+      INFO(text(d), " by ", op->implementation());
+      check_exact(run(*backend, *op, in), want);
+    }
+  }
+}
+
+TEST_CASE("gradients in bf16 by Winograd's filtering err by the rounding of their operands") {
+  const CpuFeatures features = CpuFeatures::detect();
+  if (!features.avx512_bf16) {
+    skip_test("this processor has no AVX512-BF16");
+    return;
+  }
+  const auto backend = make_cpu_backend(1);
+  for (std::uint64_t seed = 0; seed < 10; ++seed) {
+    Conv2dDesc d = random_winograd_conv(seed);
+    d.relu = false;
+    const auto values = [](std::int64_t count, std::uint64_t stream) {
+      return widened(rounded(random_values(count, stream)));
+    };
+    const Input in = {values(d.batch * d.in.elements(), 1), values(weight_count(d), 2),
+                      values(d.bias ? d.conv_out.c : 0, 3), values(d.batch * d.out.elements(), 4)};
+    const Expected want = expect(d, in);
+    d.type = DType::bf16;
+    const auto op = make_winograd_conv2d(d, CpuTarget{1, features}, Prefer::ours);
+    const Output got = run(*backend, *op, in);
+    INFO(text(d));
+    CHECK(relative_error(got.dx, want.gradients.x) < kWinogradError);
+    CHECK(relative_error(got.dweight, want.gradients.weight) < kWinogradError);
+  }
 }
 
 /// Returns a random description with groups and dilation, on images so small that some taps of the

@@ -1,6 +1,6 @@
-// The direct kernels are templates over a vector type. Here they run with sixteen plain floats
-// instead of a wide register, and with sixteen pairs of bf16 numbers. This tests the algorithms of
-// the widest instruction sets on every processor: their tails, masks and tile sizes.
+// The direct and Winograd kernels are templates over a vector type. Here they run with sixteen
+// plain floats instead of a wide register, and with sixteen pairs of bf16 numbers. This tests the
+// algorithms of the widest instruction sets on every processor: their tails, masks and tile sizes.
 #include <doctest/doctest.h>
 
 #include <bit>
@@ -11,6 +11,7 @@
 #include "kernels/cpu/own_conv2d.h"
 #include "kernels/cpu/simd/direct_conv_backward.h"
 #include "kernels/cpu/simd/direct_linear_kernels.h"
+#include "kernels/cpu/simd/winograd_kernels.h"
 #include "kernels/reference/reference.h"
 #include "tests/kernels/bf16_values.h"
 #include "tests/kernels/cases.h"
@@ -70,6 +71,9 @@ struct Lanes {
   }
   [[gnu::noinline]] friend Lanes operator+(const Lanes& a, const Lanes& b) {
     return each([&](int i) { return a.v[i] + b.v[i]; });
+  }
+  [[gnu::noinline]] friend Lanes operator-(const Lanes& a, const Lanes& b) {
+    return each([&](int i) { return a.v[i] - b.v[i]; });
   }
   [[gnu::noinline]] friend Lanes operator*(const Lanes& a, const Lanes& b) {
     return each([&](int i) { return a.v[i] * b.v[i]; });
@@ -154,6 +158,9 @@ struct PairLanes : Lanes {
       return (mask >> i & 1) != 0 ? pair(first[i], second ? second[i] : Bf16{}) : 0.0F;
     });
   }
+  [[gnu::noinline]] static PairLanes paired(const Bf16* first, const PairLanes& second) {
+    return each([&](int i) { return pair(first[i], to_bf16(second.v[i])); });
+  }
   [[gnu::noinline]] static Lanes fma(const PairLanes& a, const PairLanes& b, const Lanes& c) {
     return each([&](int i) {
       const auto x = std::bit_cast<std::uint32_t>(a.v[i]), y = std::bit_cast<std::uint32_t>(b.v[i]);
@@ -185,42 +192,86 @@ std::vector<float> floats(const std::vector<Bf16>& values) {
   return widened(values);
 }
 
+using ValueMaker = std::vector<float> (*)(std::int64_t count, std::uint64_t seed);
+
+/// Memory of one call of a convolution's kernels over V. Scratch starts as NaN.
+template <class V>
+struct LanesCall {
+  using Value = typename V::Value;
+  std::vector<Value> x, weight, dy, y, dx;
+  std::vector<float> bias, dweight, dbias, scratch;
+  std::vector<std::uint8_t> saved;
+
+  LanesCall(const Conv2dDesc& d, std::size_t scratch_bytes, ValueMaker make)
+      : x(values_of(make(d.batch * d.in.elements(), 1), Value{})),
+        weight(values_of(make(weight_count(d), 2), Value{})),
+        dy(values_of(make(d.batch * d.out.elements(), 4), Value{})),
+        y(dy.size()),
+        dx(x.size()),
+        bias(make(d.out.c, 3)),
+        dweight(weight.size()),
+        dbias(bias.size()),
+        scratch(scratch_bytes / sizeof(float), std::numeric_limits<float>::quiet_NaN()),
+        saved(direct::conv_saved_bytes<V>(conv_of(d)) + 1) {}
+
+  direct::ConvCall<Value> args() {
+    return {x.data(),       weight.data(), bias.data(),  y.data(),       dy.data(), dx.data(),
+            dweight.data(), dbias.data(),  saved.data(), scratch.data(), false};
+  }
+  std::vector<double> wanted_y(const Conv2dDesc& d) const {
+    return reference::conv2d(d, to_double(floats(x)), to_double(floats(weight)), to_double(bias));
+  }
+  reference::Gradients wanted_gradients(const Conv2dDesc& d) const {
+    return reference::conv2d_backward(d, to_double(floats(x)), to_double(floats(weight)),
+                                      to_double(bias), to_double(floats(dy)));
+  }
+};
+
 /// Compares the kernels over V with the reference. `rounding` is the allowed relative error of an
 /// activation.
 template <class V>
 void check_lanes(const Conv2dDesc& d, double rounding) {
-  using Value = typename V::Value;
   INFO(text(d));
   const direct::Conv c = conv_of(d);
-  const auto values = [](std::int64_t count, std::uint64_t seed) {
-    return values_of(random_values(count, seed), Value{});
-  };
-  const auto x = values(d.batch * d.in.elements(), 1), weight = values(weight_count(d), 2);
-  const auto bias = random_values(d.out.c, 3);
-  auto dy = values(d.batch * d.out.elements(), 4);
-  std::vector<Value> y(dy.size()), dx(x.size());
-  std::vector<float> dweight(weight.size()), dbias(bias.size());
-  std::vector<float> scratch(direct::conv_scratch_bytes<V>(c) / sizeof(float),
-                             std::numeric_limits<float>::quiet_NaN());
-  std::vector<std::uint8_t> saved(direct::conv_saved_bytes<V>(c) + 1);
-  const direct::ConvCall<Value> args{x.data(),     weight.data(),  bias.data(),    y.data(),
-                                     dy.data(),    dx.data(),      dweight.data(), dbias.data(),
-                                     saved.data(), scratch.data(), false};
-  direct::conv_forward<V>(c, args);
-  direct::conv_backward<V>(c, args);
-  const auto xd = to_double(floats(x)), wd = to_double(floats(weight)), bd = to_double(bias);
-  check_close("y", floats(y), reference::conv2d(d, xd, wd, bd), rounding);
-  const auto want = reference::conv2d_backward(d, xd, wd, bd, to_double(floats(dy)));
-  check_close("dx", floats(dx), want.x, rounding);
-  check_close("dweight", dweight, want.weight, 1e-5);
-  check_close("dbias", dbias, want.bias, 1e-5);
+  LanesCall<V> call(d, direct::conv_scratch_bytes<V>(c), random_values);
+  const reference::Gradients want = call.wanted_gradients(d);
+  direct::conv_forward<V>(c, call.args());
+  direct::conv_backward<V>(c, call.args());
+  check_close("y", floats(call.y), call.wanted_y(d), rounding);
+  check_close("dx", floats(call.dx), want.x, rounding);
+  check_close("dweight", call.dweight, want.weight, 1e-5);
+  check_close("dbias", call.dbias, want.bias, 1e-5);
 }
 void check_lanes(const Conv2dDesc& d) {
   check_lanes<Lanes>(d, 1e-5);
   check_lanes<PairLanes>(d, 0x1p-8 + 1e-5);
 }
 
+/// Compares the gradients of Winograd's kernels over V with the reference, to the bit.
+template <class V>
+void check_winograd_lanes(const Conv2dDesc& d) {
+  INFO(text(d));
+  const direct::Conv c = conv_of(d);
+  LanesCall<V> call(d, winograd::scratch_bytes<V>(c), whole_values);
+  const reference::Gradients want = call.wanted_gradients(d);
+  winograd::backward<V>(c, call.args());
+  const bool rounds = V::kTerms > 1;
+  check_close("dx", floats(call.dx), rounds ? rounded_to_bf16(want.x) : want.x, 0);
+  check_close("dweight", call.dweight, want.weight, 0);
+  check_close("dbias", call.dbias, want.bias, 0);
+}
+
 }  // namespace
+
+TEST_CASE("Gradients by Winograd's filtering with sixteen lanes equal the reference") {
+  // One tile; odd numbers of tiles, rows and columns; blocks that end within an image.
+  for (const Conv2dDesc& d : {conv_case(1, {1, 2, 16}, 16, {3, 3}, {1, 1}, {1, 1}),
+                              conv_case(3, {5, 9, 16}, 48, {3, 3}, {1, 1}, {1, 1}),
+                              conv_case(3, {9, 10, 32}, 16, {3, 3}, {1, 1}, {0, 2})}) {
+    check_winograd_lanes<Lanes>(d);
+    check_winograd_lanes<PairLanes>(d);
+  }
+}
 
 TEST_CASE("Direct convolutions with sixteen lanes equal the reference") {
   for (Conv2dDesc d :
