@@ -436,7 +436,7 @@ void conv_backward(const Conv& c, const ConvCall<typename V::Value>& args) {
   const auto values = [&](std::int64_t at) { return reinterpret_cast<Value*>(args.scratch + at); };
   // Sum dbias over each sample before adding it to the total, to reduce the rounding of large sums.
   float* dbias = args.scratch + layout.bias;
-  float* sample_dbias = args.scratch + layout.partial;
+  float* sample_dbias = args.scratch + layout.sample_bias;
   Value* unfolded = values(layout.dy);
   float* gradient = args.scratch + layout.gradient;
   for (std::int64_t i = 0; i < layout.channels; ++i) dbias[i] = 0;

@@ -10,12 +10,6 @@
 
 namespace dpt::direct {
 
-/// Maximum size in units of a panel of weights, which stays in the first-level cache while a strip
-/// of pixels passes over it. If the whole panel is larger, a few rows of the kernel are taken at a
-/// time, and the strip's sums are kept in scratch.
-inline constexpr std::int64_t kPanelUnits = 4096;
-inline constexpr std::int64_t kPartialFloats = 2048;
-
 inline constexpr int kMaxOddChannels = 2;
 
 /// Layout of scratch and saved memory, in floats (saved: in bytes).
@@ -28,7 +22,7 @@ struct ConvLayout {
   std::int64_t run_vectors, run_columns;  ///< like `vectors` and `channels`, for the run (kw, ic)
   bool lanes_are_outputs;                 ///< weight gradient: lanes over oc, not over (kw, ic)
   bool copies_image;  ///< x is copied, because of its border or to fill the last unit
-  std::int64_t image, weights, bias, partial, dy, columns, gradient, total;
+  std::int64_t image, weights, bias, sample_bias, dy, columns, gradient, total;
   /// Copies of x and dy for the weight gradient, used if a unit has two terms: their sizes per
   /// sample, the number of samples that are summed together in registers, and their places.
   std::int64_t image_units = 0, dy_units = 0, group = 1, paired_image, paired_dy;
@@ -68,7 +62,7 @@ struct ConvLayout {
         c.input_gradient ? c.kernel_h * units<V>(c.out_c) * run_columns : 0;
     weights = take(forward_weights > backward_weights ? forward_weights : backward_weights);
     bias = take(channels);
-    partial = take(kPartialFloats > channels ? kPartialFloats : channels);
+    sample_bias = take(c.training ? channels : 0);
     dy = take(c.training ? units<V>(c.pixels() * channels) : 0);
     if (V::kTerms > 1 && c.training) {
       constexpr std::int64_t kGroupUnits = 65536;
@@ -161,42 +155,23 @@ void pack_forward(const Conv& c, const ConvLayout<V>& layout, const typename V::
   }
 }
 
-/// Rows of the kernel that one visit to a tile processes.
-struct Visit {
-  std::int64_t kernel_row, rows;
-  bool first, last;
-};
-
-/// Computes acc (R pixels) = bias, or the sums of earlier visits, plus the products of this visit.
-/// Stores the sums in `partial` unless this visit is the last.
+/// Computes acc (R pixels) = bias + the products of x and the weights.
 template <class V, int R, int N>
-[[gnu::always_inline]] inline void convolve(const Conv& c, const Visit& visit, V (&acc)[R][N],
+[[gnu::always_inline]] inline void convolve(const Conv& c, V (&acc)[R][N],
                                             const typename V::Value* (&a)[R],
-                                            const typename V::Value* panel, const float* bias,
-                                            float* partial) {
+                                            const typename V::Value* panel, const float* bias) {
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 8
-    for (int j = 0; j < N; ++j) {
-      acc[r][j] = V::load(visit.first ? bias + j * V::kLanes : partial + (r * N + j) * V::kLanes);
-    }
+    for (int j = 0; j < N; ++j) acc[r][j] = V::load(bias + j * V::kLanes);
   }
   constexpr std::int64_t kStep = N * V::kLanes * V::kTerms;
   const std::int64_t count = units<V>(c.run()), row = c.padded_row();
-#pragma GCC unroll 8
-  for (int r = 0; r < R; ++r) a[r] += visit.kernel_row * row;
-  panel += visit.kernel_row * count * kStep;
-  for (std::int64_t kh = 0; kh < visit.rows; ++kh) {
+  for (std::int64_t kh = 0; kh < c.kernel_h; ++kh) {
     accumulate<V, R, N>(acc, a, V::kTerms, panel, kStep, count);
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) a[r] += row;
     panel += count * kStep;
-  }
-  if (visit.last) return;
-#pragma GCC unroll 8
-  for (int r = 0; r < R; ++r) {
-#pragma GCC unroll 8
-    for (int j = 0; j < N; ++j) acc[r][j].store(partial + (r * N + j) * V::kLanes);
   }
 }
 
@@ -269,30 +244,28 @@ template <class V, int N>
 }
 
 template <class V, int R, int N>
-void forward_tile(const Conv& c, const Visit& visit, const typename V::Value* x,
-                  const typename V::Value* panel, const float* bias, float* partial,
-                  typename V::Value* y, typename V::Mask mask) {
+void forward_tile(const Conv& c, const typename V::Value* x, const typename V::Value* panel,
+                  const float* bias, typename V::Value* y, typename V::Mask mask) {
   V acc[R][N];
   const typename V::Value* pixels[R];
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) pixels[r] = x + r * c.stride_w * c.in_c;
-  convolve<V, R, N>(c, visit, acc, pixels, panel, bias, partial);
-  if (visit.last) finish_pixels<V, R, N>(c, acc, y, mask);
+  convolve<V, R, N>(c, acc, pixels, panel, bias);
+  finish_pixels<V, R, N>(c, acc, y, mask);
 }
 
 template <class V, int N>
-void forward_window(const Conv& c, const Visit& visit, const typename V::Value* x,
-                    const typename V::Value* panel, const float* bias, float* partial,
-                    typename V::Value* y, std::uint8_t* bits, std::int64_t bits_step,
-                    typename V::Mask mask) {
+void forward_window(const Conv& c, const typename V::Value* x, const typename V::Value* panel,
+                    const float* bias, typename V::Value* y, std::uint8_t* bits,
+                    std::int64_t bits_step, typename V::Mask mask) {
   V acc[4][N];
   const typename V::Value* pixels[4];
 #pragma GCC unroll 4
   for (int r = 0; r < 4; ++r) {
     pixels[r] = x + (r / 2) * c.stride_h * c.padded_row() + (r % 2) * c.stride_w * c.in_c;
   }
-  convolve<V, 4, N>(c, visit, acc, pixels, panel, bias, partial);
-  if (visit.last) finish_window<V, N>(c, acc, y, bits, bits_step, mask);
+  convolve<V, 4, N>(c, acc, pixels, panel, bias);
+  finish_window<V, N>(c, acc, y, bits, bits_step, mask);
 }
 
 /// Computes four pixels of Q remaining channels as dot products with the unpacked weights. Lanes 0
@@ -365,74 +338,51 @@ void forward_odd(const Conv& c, const typename V::Value* x, const typename V::Va
   }
 }
 
-/// Forward pass of one sample for one tile of output channels, in strips of output rows.
+/// Forward pass of one sample for one tile of output channels. The tile's weights stay in the
+/// second-level cache, which is fast enough (docs/internals/performance.md).
 template <class V>
-struct ForwardStrip {
+struct ForwardTiles {
   using Value = typename V::Value;
   const Conv& c;
   std::int64_t wide;  ///< vectors of the tile
   const Value *x, *panel;
   const float* bias;
   Value* y;
-  float* partial;
   std::uint8_t* bits;
   std::int64_t bits_step;  ///< distance between the masks of neighbouring pixels; 0 = no masks
   typename V::Mask mask;
 
-  void visit_pixels(const Visit& visit, std::int64_t begin, std::int64_t end) const {
+  void run_pixels() const {
     const Split pixels(c.conv_w, most_rows<V>(wide));
-    float* sums = partial;
-    for (std::int64_t oh = begin; oh < end; ++oh) {
+    for (std::int64_t oh = 0; oh < c.out_h; ++oh) {
       for (std::int64_t p = 0; p < pixels.parts; ++p) {
-        const std::int64_t ow = pixels.begin(p), rows = pixels.size(p);
+        const std::int64_t ow = pixels.begin(p);
         const Value* from = x + oh * c.stride_h * c.padded_row() + ow * c.stride_w * c.in_c;
         Value* to = y + (oh * c.out_w + ow) * c.out_c;
-        with_tile<V>(rows, wide, [&]<int R, int N>() {
-          forward_tile<V, R, N>(c, visit, from, panel, bias, sums, to, mask);
+        with_tile<V>(pixels.size(p), wide, [&]<int R, int N>() {
+          forward_tile<V, R, N>(c, from, panel, bias, to, mask);
         });
-        sums += rows * wide * V::kLanes;
       }
     }
   }
 
   template <int N>
-  void visit_windows(const Visit& visit, std::int64_t begin, std::int64_t end) const {
-    float* sums = partial;
-    for (std::int64_t oh = begin; oh < end; ++oh) {
-      for (std::int64_t ow = 0; ow < c.out_w; ++ow, sums += 4 * N * V::kLanes) {
+  void run_windows() const {
+    for (std::int64_t oh = 0; oh < c.out_h; ++oh) {
+      for (std::int64_t ow = 0; ow < c.out_w; ++ow) {
         const std::int64_t window = oh * c.out_w + ow;
         const Value* from = x + 2 * oh * c.stride_h * c.padded_row() + 2 * ow * c.stride_w * c.in_c;
-        forward_window<V, N>(c, visit, from, panel, bias, sums, y + window * c.out_c,
+        forward_window<V, N>(c, from, panel, bias, y + window * c.out_c,
                              bits ? bits + window * 4 * bits_step : nullptr, bits_step, mask);
       }
     }
   }
 
-  void visit_rows(const Visit& visit, std::int64_t begin, std::int64_t end) const {
-    if (c.pool == FusedPool::none) return visit_pixels(visit, begin, end);
-    if (wide == 1) return visit_windows<1>(visit, begin, end);
-    if (wide == 2) return visit_windows<2>(visit, begin, end);
-    visit_windows<3>(visit, begin, end);
-  }
-
   void run() const {
-    const std::int64_t kernel_rows = kPanelUnits / (units<V>(c.run()) * wide * V::kLanes);
-    const Split visits(c.kernel_h, kernel_rows > 1 ? kernel_rows : 1);
-    const std::int64_t row_floats =
-        c.out_w * (c.pool == FusedPool::none ? 1 : 4) * wide * V::kLanes;
-    const std::int64_t fit = visits.parts == 1 ? c.out_h : kPartialFloats / row_floats;
-    // If a row is too long for its sums to be kept, process it in one visit with the whole panel.
-    const Split strips(c.out_h, fit > 1 ? fit : 1);
-    for (std::int64_t s = 0; s < strips.parts; ++s) {
-      const std::int64_t begin = strips.begin(s), end = begin + strips.size(s);
-      if (fit < 1) {
-        visit_rows({0, c.kernel_h, true, true}, begin, end);
-        continue;
-      }
-      for (std::int64_t v = 0; v < visits.parts; ++v) {
-        visit_rows({visits.begin(v), visits.size(v), v == 0, v + 1 == visits.parts}, begin, end);
-      }
-    }
+    if (c.pool == FusedPool::none) return run_pixels();
+    if (wide == 1) return run_windows<1>();
+    if (wide == 2) return run_windows<2>();
+    run_windows<3>();
   }
 };
 
@@ -456,14 +406,13 @@ void conv_forward(const Conv& c, const ConvCall<typename V::Value>& args) {
     for (std::int64_t t = 0; t < tiles.parts; ++t) {
       const std::int64_t channel = tiles.begin(t) * V::kLanes, wide = tiles.size(t);
       const std::int64_t left = c.out_c - channel - (wide - 1) * V::kLanes;
-      ForwardStrip<V>{
+      ForwardTiles<V>{
           c,
           wide,
           x,
           weights + panel_depth * channel,
           bias + channel,
           args.y + n * c.out_h * c.out_w * c.out_c + channel,
-          args.scratch + layout.partial,
           masks ? args.saved + n * layout.mask_bytes + tiles.begin(t) * kMaskBytes : nullptr,
           layout.vectors * kMaskBytes,
           V::first(left < V::kLanes ? left : V::kLanes)}

@@ -59,8 +59,7 @@ inline Conv2dDesc random_direct_conv(std::uint64_t seed) {
   return d;
 }
 
-/// Returns convolutions whose weights exceed the first-level cache, so that a few kernel rows are
-/// applied at a time, and one that is too wide for its partial sums.
+/// Returns convolutions whose weights exceed the first-level cache, among them a wide one.
 inline std::vector<Conv2dDesc> long_direct_convs() {
   return {conv_case(1, {8, 8, 64}, 40, {3, 3}, {1, 1}, {1, 1}),
           conv_case(1, {6, 100, 64}, 24, {3, 3}, {1, 1}, {1, 1}),
