@@ -18,7 +18,7 @@ bool applies(const Conv2dDesc& d, const CpuFeatures& features) {
 /// oneDNN is faster where it can use AMX.
 bool winograd_pays(const Conv2dDesc& d, const CpuTarget& target) {
   const CpuFeatures& features = target.features;
-  if (d.type == DType::bf16 && (features.amx || !d.training)) return false;
+  if (d.type == DType::bf16 && features.amx) return false;
   if (target.threads > 1 && d.batch < 2 * target.threads) return false;
   const std::int64_t min_channels = features.avx512 && features.amd ? 16 : 32;
   const std::int64_t tiles = d.batch / target.threads * ((d.out.h + 1) / 2) * ((d.out.w + 1) / 2);

@@ -1,6 +1,6 @@
 // 3x3 convolutions with stride 1 by Winograd's minimal filtering, which needs fewer multiplications
 // than a direct sum. Used for the shapes for which they are faster than oneDNN and the direct
-// kernels. In bf16, only the gradients are computed this way.
+// kernels.
 #pragma once
 
 #include <memory>

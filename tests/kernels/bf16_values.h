@@ -37,6 +37,20 @@ inline std::vector<double> rounded_to_bf16(std::vector<double> values) {
   return values;
 }
 
+/// Checks whole numbers that were computed with small errors in fp32 and rounded to bf16: a number
+/// between two neighbours may have gone to the other one.
+inline void check_neighbours(const std::string& what, const std::vector<float>& got,
+                             const std::vector<double>& want) {
+  INFO(what);
+  REQUIRE(got.size() == want.size());
+  std::size_t wrong = 0;
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    const double error = std::abs(static_cast<double>(got[i]) - want[i]);
+    if (!(error <= 0x1p-7 * std::abs(want[i]) + 1e-3)) ++wrong;
+  }
+  CHECK(wrong == 0);
+}
+
 /// Checks bf16 results. A result is an fp32 number (whose error is far smaller) rounded once to 8
 /// bits of mantissa: its relative error is 2^-8, or slightly more here. A result near zero through
 /// cancellation has the fp32 error of the terms.

@@ -24,7 +24,13 @@ using direct::Conv;
 using direct::ConvCall;
 using direct::Split;
 
-inline constexpr int kTransformed = 16;  ///< elements of a transformed tile or kernel
+/// Size of tiles: the side of a tile of outputs, and the elements of a transformed tile or kernel.
+struct TileSize {
+  std::int64_t side;
+  int elements;
+};
+inline constexpr int kTransformed = 16;
+inline constexpr TileSize kTileSize{2, kTransformed};
 
 /// Returns the distance in values between elements of transformed tiles in units of `terms` values.
 /// It is not a power of two, because the sixteen streams of a transform would then share few sets
@@ -44,16 +50,17 @@ inline constexpr std::int64_t kSumBlockBytes = 768 * 1024;
 /// need the fewest.
 inline constexpr std::int64_t kTileVectors = 4;
 
-/// The 2x2 tiles of a batch's pixels, in row order, image after image. A block is a range of
+/// The tiles of a batch's pixels, in row order, image after image. A block is a range of
 /// consecutive tiles.
 struct Tiles {
-  std::int64_t high, wide, count, block;
-  [[gnu::always_inline]] Tiles(std::int64_t batch, std::int64_t h, std::int64_t w,
-                               std::int64_t channels, std::int64_t block_values)
-      : high((h + 1) / 2),
-        wide((w + 1) / 2),
+  std::int64_t side, high, wide, count, block;
+  [[gnu::always_inline]] Tiles(const TileSize& size, std::int64_t batch, std::int64_t h,
+                               std::int64_t w, std::int64_t channels, std::int64_t block_values)
+      : side(size.side),
+        high((h + side - 1) / side),
+        wide((w + side - 1) / side),
         count(batch * high * wide),
-        block(block_values / kTransformed / channels / 8 * 8) {
+        block(block_values / size.elements / channels / 8 * 8) {
     // Each block reads all weights: the more weights, the larger the minimum block.
     const std::int64_t minimum = 24 + channels * channels / 2048 / 24 * 24;
     if (block < minimum) block = minimum;
@@ -68,14 +75,14 @@ struct TileAt {
   [[gnu::always_inline]] TileAt(const Tiles& of, std::int64_t index)
       : tiles(of),
         image(index / (of.high * of.wide)),
-        row(index / of.wide % of.high * 2),
-        column(index % of.wide * 2) {}
+        row(index / of.wide % of.high * of.side),
+        column(index % of.wide * of.side) {}
   [[gnu::always_inline]] void next() {
-    column += 2;
-    if (column < 2 * tiles.wide) return;
+    column += tiles.side;
+    if (column < tiles.side * tiles.wide) return;
     column = 0;
-    row += 2;
-    if (row < 2 * tiles.high) return;
+    row += tiles.side;
+    if (row < tiles.side * tiles.high) return;
     row = 0;
     ++image;
   }
@@ -261,20 +268,26 @@ template <class V, class Put>
   }
 }
 
-/// Transforms weights (k, 3, 3, c), and writes them as to[element][c][k]. `turned` (9, c, k) is
-/// scratch memory.
+/// Writes weights (k, 9, c) as (9, c, k).
 template <class V>
-void transform_weights(const float* weight, std::int64_t k, std::int64_t c, float* turned,
-                       float* to) {
+void transpose_weights(const float* weight, std::int64_t k, std::int64_t c, float* to) {
   for (std::int64_t e = 0; e < 9; ++e) {
     for (std::int64_t i = 0; i < k; i += 8) {
       for (std::int64_t j = 0; j < c; j += 8) {
-        V::transpose8(weight + (i * 9 + e) * c + j, 9 * c, 8, turned + (e * c + j) * k + i, k);
+        V::transpose8(weight + (i * 9 + e) * c + j, 9 * c, 8, to + (e * c + j) * k + i, k);
       }
     }
   }
+}
+
+/// Transforms weights (k, 3, 3, c), and writes them as to[element][c][k]. `transposed` (9, c, k) is
+/// scratch memory.
+template <class V>
+void transform_weights(const float* weight, std::int64_t k, std::int64_t c, float* transposed,
+                       float* to) {
+  transpose_weights<V>(weight, k, c, transposed);
   for (std::int64_t at = 0; at < c * k; at += V::kLanes) {
-    transform_kernel<V>(turned + at, c * k,
+    transform_kernel<V>(transposed + at, c * k,
                         [&](int element, V value) { value.store(to + element * c * k + at); });
   }
 }
@@ -298,10 +311,10 @@ void transform_turned_weights(const typename V::Value* weight, std::int64_t k, s
 /// Computes m[element][row][n] = a[element][row][k] b[element][k][n]; b is in units of neighbouring
 /// k.
 template <class V>
-void multiply(const typename V::Value* a, const typename V::Value* b, std::int64_t rows,
-              std::int64_t k, std::int64_t n, float* m) {
+void multiply(int elements, const typename V::Value* a, const typename V::Value* b,
+              std::int64_t rows, std::int64_t k, std::int64_t n, float* m) {
   const Split columns(n / V::kLanes, kTileVectors);
-  for (int element = 0; element < kTransformed; ++element) {
+  for (int element = 0; element < elements; ++element) {
     for (std::int64_t p = 0; p < columns.parts; ++p) {
       const std::int64_t vectors = columns.size(p);
       const Split tiles(rows, direct::most_rows<V>(vectors));
@@ -418,9 +431,9 @@ struct Layout {
   [[gnu::always_inline]] explicit Layout(const Conv& c)
       : in{c.in_h, c.in_w, c.in_c},
         out{c.out_h, c.out_w, c.out_c},
-        y(c.batch, c.out_h, c.out_w, c.in_c + c.out_c, kBlockValues),
-        x(c.batch, c.in_h, c.in_w, c.in_c + c.out_c, kBlockValues),
-        sums(c.batch, c.out_h, c.out_w, c.in_c + c.out_c,
+        y(kTileSize, c.batch, c.out_h, c.out_w, c.in_c + c.out_c, kBlockValues),
+        x(kTileSize, c.batch, c.in_h, c.in_w, c.in_c + c.out_c, kBlockValues),
+        sums(kTileSize, c.batch, c.out_h, c.out_w, c.in_c + c.out_c,
              kSumBlockBytes / static_cast<std::int64_t>(sizeof(typename V::Value))),
         inputs(kTransformed * c.in_c * c.out_c) {
     std::int64_t block = y.block > x.block ? y.block : x.block;
@@ -456,7 +469,7 @@ void forward(const Conv& c, const ConvCall<float>& args) {
     const TileAt tile(at.y, blocks.begin(b));
     const std::int64_t count = blocks.size(b);
     transform_inputs<V, false>(args.x, at.in, c.pad_h, c.pad_w, tile, count, inputs);
-    multiply<V>(inputs, weights, count, c.in_c, c.out_c, products);
+    multiply<V>(kTransformed, inputs, weights, count, c.in_c, c.out_c, products);
     transform_outputs<V>(products, at.out, tile, count, c.bias ? args.bias : nullptr, c.relu,
                          args.y);
   }
@@ -512,7 +525,7 @@ void backward(const Conv& c, const ConvCall<typename V::Value>& args) {
     const TileAt tile(at.x, input_blocks.begin(b));
     const std::int64_t count = input_blocks.size(b);
     transform_inputs<V, false>(args.dy, at.out, 2 - c.pad_h, 2 - c.pad_w, tile, count, gradients);
-    multiply<V>(gradients, weights, count, c.out_c, c.in_c, products);
+    multiply<V>(kTransformed, gradients, weights, count, c.out_c, c.in_c, products);
     transform_outputs<V>(products, at.in, tile, count, nullptr, false, args.dx);
   }
 }

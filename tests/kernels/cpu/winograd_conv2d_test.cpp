@@ -73,15 +73,12 @@ TEST_CASE("Descriptions that Winograd's convolution takes") {
   CHECK(!takes(conv_case(8, {8, 8, 64}, 64, {3, 3}, {1, 1}, {1, 1}, {2, 2})));
   CHECK(!takes(conv_case(8, {8, 8, 64}, 64, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 2)));
   CHECK(!takes(with_pool(fine, PoolKind::max, {2, 2}, {2, 2})));
-  // In bf16, only the gradients use Winograd's filtering, and only where oneDNN has no AMX.
+  // In bf16, only where oneDNN has no AMX.
   Conv2dDesc half = fine;
   half.type = DType::bf16;
   features.amx = false;
   CHECK(takes(half) == features.avx512_bf16);
   features.amx = true;
-  CHECK(!takes(half));
-  features.amx = false;
-  half.training = false;
   CHECK(!takes(half));
 }
 

@@ -11,6 +11,7 @@
 #include "kernels/cpu/own_conv2d.h"
 #include "kernels/cpu/simd/direct_conv_backward.h"
 #include "kernels/cpu/simd/direct_linear_kernels.h"
+#include "kernels/cpu/simd/winograd4_forward.h"
 #include "kernels/cpu/simd/winograd_kernels.h"
 #include "kernels/reference/reference.h"
 #include "tests/kernels/bf16_values.h"
@@ -111,6 +112,7 @@ struct Lanes {
 
 /// The interface of vec_avx512bf16.h in plain C++. As an operand, lane i holds the bits of pair i.
 struct PairLanes : Lanes {
+  using Vec = Lanes;
   using Value = Bf16;
   static constexpr int kTerms = 2;
 
@@ -270,6 +272,23 @@ TEST_CASE("Gradients by Winograd's filtering with sixteen lanes equal the refere
                               conv_case(3, {9, 10, 32}, 16, {3, 3}, {1, 1}, {0, 2})}) {
     check_winograd_lanes<Lanes>(d);
     check_winograd_lanes<PairLanes>(d);
+  }
+}
+
+TEST_CASE("Winograd's forward pass with tiles of 4x4 equals the reference") {
+  // Less than one tile; a block that ends within an image; padding up to 2.
+  for (Conv2dDesc d : {conv_case(1, {1, 2, 16}, 16, {3, 3}, {1, 1}, {1, 1}),
+                       conv_case(3, {13, 18, 16}, 48, {3, 3}, {1, 1}, {1, 1}),
+                       conv_case(30, {8, 8, 32}, 16, {3, 3}, {1, 1}, {0, 2})}) {
+    for (const bool bias : {false, true}) {
+      d.bias = bias;
+      d.relu = bias;
+      INFO(text(d));
+      const direct::Conv c = conv_of(d);
+      LanesCall<PairLanes> call(d, winograd4::scratch_bytes<PairLanes>(c), random_values);
+      winograd4::forward<PairLanes>(c, call.args());
+      check_close("y", widened(call.y), call.wanted_y(d), 0x1p-8 + 1e-5);
+    }
   }
 }
 
