@@ -98,7 +98,8 @@ void clear_undecided(const OpDesc& desc, const Values& x, const Params& params, 
 /// `least`.
 struct Bound {
   double relative = 0, least = 0.3;
-  std::size_t terms = 1;  ///< values of the largest activation
+  double of_gradients = 1;  ///< factor for gradients
+  std::size_t terms = 1;    ///< values of the largest activation
 
   /// Returns the difference allowed for a result of `count` values, the largest of which is
   /// `largest`. A sum of n random terms has errors of the order of sqrt(n) even if it is 0.
@@ -179,7 +180,8 @@ void compare(OperationRun& run, const Values& dy, const CheckOptions& options,
     const double largest = largest_of(want[k]);
     // Added gradients of parameters are twice as large.
     const auto wanted = [&](double scale) {
-      return Wanted{want[k], scale, bound.of(scale * largest, want[k].size())};
+      const double factor = first[k].pass == Pass::forward ? 1 : bound.of_gradients;
+      return Wanted{want[k], scale, factor * bound.of(scale * largest, want[k].size())};
     };
     std::string problem = disagreement(first[k], wanted(1));
     if (problem.empty()) {
@@ -370,7 +372,7 @@ OperationCheck check_operation(Backend& backend, const OpDesc& desc, bool exact)
   }
   OperationRun run(backend, with_batch(checked, device_batch), maths, live, device_batch);
   run.set(x, params);
-  if (run.op().backward_rounds_transforms()) bound.relative *= 3;
+  if (run.op().backward_rounds_transforms()) bound.of_gradients = 3;
   const std::vector<Values> want = run.expected(std::move(y), dy, std::move(gradients));
   OperationCheck result{operation_text(checked), run.op().implementation(), {}, {}, 0};
   compare(run, dy, {backward, exact, !saves_time}, want, bound, result);

@@ -17,8 +17,9 @@ enum class Prefer : std::uint8_t { fastest, ours };
 /// Returns the parameters of `desc` for the kernels. REQUIRES: a pool is 2x2 with stride 2.
 direct::Conv conv_of(const Conv2dDesc& desc);
 
-/// Creates the convolution `desc` from the kernels for its type, which can compute it. Its samples
-/// are divided among `threads` threads. Returns null if the pointer to these kernels is null.
+/// Creates the convolution `desc` from the kernels for its type. Its samples are divided among
+/// `threads` threads. Returns null if there are no such kernels (a null pointer). REQUIRES: the
+/// kernels can compute `desc`.
 std::unique_ptr<Op> make_own_conv2d(const Conv2dDesc& desc, const direct::ConvKernels<float>* fp32,
                                     const direct::ConvKernels<Bf16>* bf16, int threads);
 

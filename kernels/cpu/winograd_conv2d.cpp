@@ -12,17 +12,19 @@ bool applies(const Conv2dDesc& d, const CpuFeatures& features) {
          d.in.c % lanes == 0 && d.conv_out.c % lanes == 0;
 }
 
-/// Returns true if Winograd's kernels are faster than others (docs/internals/performance.md). They
-/// need at least 32 channels (16 on AMD's AVX-512), because with fewer the transforms take the time
-/// that they save. They also need enough tiles to justify the transform of the weights. In bf16,
-/// oneDNN is faster where it can use AMX.
+/// Returns true if Winograd's kernels are faster than the direct ones and oneDNN
+/// (docs/internals/performance.md). They need at least 32 channels (16 on AMD's AVX-512), because
+/// with fewer the transforms take the time that they save. They also need enough tiles to justify
+/// the transform of the weights, which costs more in bf16. In bf16, oneDNN is faster where it can
+/// use AMX.
 bool winograd_pays(const Conv2dDesc& d, const CpuTarget& target) {
   const CpuFeatures& features = target.features;
   if (d.type == DType::bf16 && features.amx) return false;
   if (target.threads > 1 && d.batch < 2 * target.threads) return false;
   const std::int64_t min_channels = features.avx512 && features.amd ? 16 : 32;
+  const std::int64_t min_tiles = d.type == DType::bf16 ? 128 : 32;
   const std::int64_t tiles = d.batch / target.threads * ((d.out.h + 1) / 2) * ((d.out.w + 1) / 2);
-  return d.in.c >= min_channels && d.out.c >= min_channels && tiles >= 32 &&
+  return d.in.c >= min_channels && d.out.c >= min_channels && tiles >= min_tiles &&
          tiles >= d.in.c * d.out.c / 2048;
 }
 

@@ -1,5 +1,5 @@
 // 3x3 convolutions with stride 1 by Winograd's minimal filtering, which needs fewer multiplications
-// than a direct sum. Used for the shapes for which they are faster than oneDNN and the direct
+// than a direct sum. Used for the shapes for which this is faster than oneDNN and the direct
 // kernels.
 #pragma once
 
@@ -12,7 +12,7 @@
 namespace dpt {
 
 /// Creates the convolution, or returns null if the kernels do not apply; the caller then uses
-/// others.
+/// other kernels.
 std::unique_ptr<Op> make_winograd_conv2d(const Conv2dDesc& desc, const CpuTarget& target,
                                          Prefer prefer = Prefer::fastest);
 

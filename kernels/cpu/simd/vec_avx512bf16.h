@@ -9,11 +9,23 @@
 
 namespace dpt::avx512bf16 {
 
+/// Sixteen floats in kernels of bf16 activations. It is a type of its own, so that templates over
+/// it are not compiled for AVX512-BF16 under names that processors with only AVX-512 use too.
+struct FloatVec : avx512::Vec {
+  FloatVec() = default;
+  FloatVec(avx512::Vec vec) : avx512::Vec(vec) {}
+  static void transpose8(const float* from, std::int64_t from_step, std::int64_t rows, float* to,
+                         std::int64_t to_step) {
+    direct::transpose8<FloatVec>(from, from_step, rows, to, to_step);
+  }
+};
+
 /// Sixteen fp32 sums, or, as an operand of `fma`, sixteen pairs of bf16 numbers.
 struct PairVec : avx512::Vec {
   using Value = Bf16;
   static constexpr int kTerms = 2;
   using Vec = avx512::Vec;
+  using Floats = FloatVec;
 
   PairVec() = default;
   PairVec(Vec vec) : Vec(vec) {}

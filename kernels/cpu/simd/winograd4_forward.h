@@ -1,9 +1,9 @@
 // Forward pass of a 3x3 convolution with stride 1 by Winograd's filtering F(4x4, 3x3): 36
 // multiplications for sixteen outputs instead of 144. winograd_kernels.h explains the formula and
-// its letters; here the tiles d have 6x6 inputs, and the matrices are those of Lavin and Gray for
+// its letters. Here the tiles d have 6x6 inputs, and the matrices are those of Lavin and Gray for
 // the points 0, 1, -1, 2, -2. x, weights and y are bf16, and all arithmetic is fp32. The larger
-// constants of these matrices make the result some ten times less exact than a direct sum in fp32,
-// which is far below the rounding of y to bf16.
+// constants of these matrices make the error about ten times that of a direct sum in fp32. This is
+// still far below the error of rounding y to bf16.
 #pragma once
 
 #include <cstdint>
@@ -93,7 +93,7 @@ template <class V>
 void transform_inputs(const typename V::Value* x, const typename V::Value* zeros,
                       const Images& images, std::int64_t pad_h, std::int64_t pad_w, TileAt tile,
                       std::int64_t count, float* to) {
-  using F = typename V::Vec;
+  using F = typename V::Floats;
   const std::int64_t h = images.h, w = images.w, c = images.c, row = w * c;
   const std::int64_t step = element_step(count, c);
   for (std::int64_t t = 0; t < count; ++t, to += c, tile.next()) {
@@ -123,7 +123,7 @@ void transform_inputs(const typename V::Value* x, const typename V::Value* zeros
 template <class V>
 void transform_outputs(const float* m, const Images& images, TileAt tile, std::int64_t count,
                        const float* bias, bool relu, typename V::Value* y) {
-  using F = typename V::Vec;
+  using F = typename V::Floats;
   const auto [h, w, c] = images;
   const std::int64_t step = element_step(count, c);
   for (std::int64_t t = 0; t < count; ++t, tile.next()) {
@@ -158,12 +158,11 @@ void transform_outputs(const float* m, const Images& images, TileAt tile, std::i
 }
 
 /// Transforms weights (k, 3, 3, c), and writes them as to[element][c][k]. `wide` (k, 9, c) and
-/// `transposed`
-/// (9, c, k) are scratch memory.
+/// `transposed` (9, c, k) are scratch memory.
 template <class V>
 void transform_weights(const typename V::Value* weight, std::int64_t k, std::int64_t c, float* wide,
                        float* transposed, float* to) {
-  using F = typename V::Vec;
+  using F = typename V::Floats;
   for (std::int64_t i = 0; i < k * 9 * c; i += V::kLanes) {
     const F values = V::load(weight + i);
     values.store(wide + i);
@@ -175,16 +174,16 @@ void transform_weights(const typename V::Value* weight, std::int64_t k, std::int
 #pragma GCC unroll 3
     for (int j = 0; j < 3; ++j) {
       F column[kInput];
-      transform_kernel_line(F::load(transposed + j * step + at),
-                            F::load(transposed + (3 + j) * step + at),
-                            F::load(transposed + (6 + j) * step + at), column);
+      transform_kernel_line<F>(F::load(transposed + j * step + at),
+                               F::load(transposed + (3 + j) * step + at),
+                               F::load(transposed + (6 + j) * step + at), column);
 #pragma GCC unroll 6
       for (int i = 0; i < kInput; ++i) t[i][j] = column[i];
     }
 #pragma GCC unroll 6
     for (int i = 0; i < kInput; ++i) {
       F row[kInput];
-      transform_kernel_line(t[i][0], t[i][1], t[i][2], row);
+      transform_kernel_line<F>(t[i][0], t[i][1], t[i][2], row);
 #pragma GCC unroll 6
       for (int j = 0; j < kInput; ++j) row[j].store(to + (i * kInput + j) * step + at);
     }
@@ -217,7 +216,7 @@ std::size_t scratch_bytes(const Conv& c) {
 
 template <class V>
 void forward(const Conv& c, const ConvCall<typename V::Value>& args) {
-  using F = typename V::Vec;
+  using F = typename V::Floats;
   const Layout at(c);
   float* weights = args.scratch;
   float* inputs = args.scratch + at.inputs;

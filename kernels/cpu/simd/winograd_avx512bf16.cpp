@@ -1,7 +1,7 @@
 // Convolution in bf16 by Winograd's filtering, compiled for AVX512-BF16. The forward pass computes
-// in fp32, with tiles so large that it is still faster than direct products of bf16: rounding its
-// transformed operands to bf16 would add to the errors of activations, which move the loss far more
-// than the errors of gradients do (docs/internals/performance.md).
+// in fp32. Its tiles are so large that it is still faster than direct products of bf16. Rounding
+// its transformed operands to bf16 would increase the errors of activations, which move the loss
+// far more than the errors of gradients do (docs/internals/performance.md).
 #include "kernels/cpu/simd/direct_conv_forward.h"
 #include "kernels/cpu/simd/vec_avx512bf16.h"
 #include "kernels/cpu/simd/winograd4_forward.h"
@@ -12,14 +12,13 @@ namespace {
 
 using avx512bf16::PairVec;
 
-/// Returns true if Winograd's forward pass is faster than the direct one: its tiles waste at most a
-/// third of their outputs, there are enough of them to justify the transform of the weights, and
-/// the transformed weights fit into the third-level cache.
+/// Returns true if Winograd's forward pass is faster than the direct one: at most a third of the
+/// outputs of its tiles lie outside the image, and the transformed weights fit into the third-level
+/// cache. The batch does not decide, so that a sample has the same bits in any batch.
 bool forward_pays(const Conv& c) {
   constexpr std::int64_t kSide = winograd4::kSide;
   const std::int64_t tiles = (c.out_h + kSide - 1) / kSide * ((c.out_w + kSide - 1) / kSide);
-  return 3 * c.out_h * c.out_w >= 2 * tiles * kSide * kSide && c.batch * tiles >= 64 &&
-         c.in_c * c.out_c <= 256 * 256;
+  return 3 * c.out_h * c.out_w >= 2 * tiles * kSide * kSide && c.in_c * c.out_c <= 256 * 256;
 }
 
 /// Returns the convolution without what its backward pass needs.

@@ -5,7 +5,9 @@
 //   y = A' [ (G g G') * (B' d B) ] A,
 // where * is elementwise. The sum of the products over input channels is sixteen matrix products.
 // All matrices hold only 0, 1, -1 and 1/2, so the results differ from a direct sum by a few
-// roundings. The gradients follow from the same formula:
+// roundings. In bf16, only the gradients use this file, and their operands are rounded to bf16
+// after the transform; winograd4_forward.h has the forward pass. The gradients follow from the same
+// formula:
 //   x: the same convolution of dy with the weights turned by 180 degrees,
 //   g: G' [ (A dy A') * (B' d B), summed over tiles ] G.
 // Like direct_tile.h, this file has templates over a vector type, compiled once per instruction
@@ -29,12 +31,12 @@ struct TileSize {
   std::int64_t side;
   int elements;
 };
-inline constexpr int kTransformed = 16;
+inline constexpr int kTransformed = 16;  ///< TileSize::elements of F(2x2, 3x3)
 inline constexpr TileSize kTileSize{2, kTransformed};
 
-/// Returns the distance in values between elements of transformed tiles in units of `terms` values.
-/// It is not a power of two, because the sixteen streams of a transform would then share few sets
-/// of the cache.
+/// Returns the distance, in values, from one element of transformed tiles to the next. A unit holds
+/// `terms` values. The distance is not a power of two, because the streams of a transform would
+/// then share few sets of the cache.
 [[gnu::always_inline]] inline std::int64_t element_step(std::int64_t tiles, std::int64_t channels,
                                                         std::int64_t terms = 1) {
   return ((tiles + terms - 1) / terms * channels + 16) * terms;

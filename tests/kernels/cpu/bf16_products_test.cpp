@@ -110,9 +110,10 @@ Expected expect(const Conv2dDesc& d, const Input& in, bool fuses_pool = false) {
   return want;
 }
 
-/// Maximum relative error of gradients by Winograd's filtering. Both operands are rounded to 8 bits
-/// after their transform, which errs by up to 2^-7 / sqrt(12) (root mean square), and the transform
-/// of the products amplifies the error by 5/3 (docs/internals/performance.md).
+/// Maximum error of gradients by Winograd's filtering (root mean square, relative). Both operands
+/// are rounded to 8 bits after their transform, which errs by up to 2^-7 / sqrt(12) (root mean
+/// square), and the transform of the products amplifies the error by 5/3
+/// (docs/internals/performance.md).
 const double kWinogradError = 0x1p-7 / std::sqrt(12) * std::sqrt(2) * 5 / 3;
 
 /// Returns the root mean square of the errors, relative to that of the expected values.
@@ -131,8 +132,8 @@ std::vector<double> twice(std::vector<double> values) {
   return values;
 }
 
-/// Checks results to the bit. In the forward pass, Winograd's filtering has factors that fp32
-/// cannot represent.
+/// Checks results to the bit, except y of Winograd's filtering: it may be the neighbouring bf16
+/// number, because factors like 1/6 are not exact in fp32.
 void check_exact(const Output& got, const Expected& want, const Op& op) {
   if (op.implementation().starts_with("winograd")) {
     check_neighbours("y", got.y, want.y);

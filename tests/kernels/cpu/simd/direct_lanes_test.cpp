@@ -112,7 +112,7 @@ struct Lanes {
 
 /// The interface of vec_avx512bf16.h in plain C++. As an operand, lane i holds the bits of pair i.
 struct PairLanes : Lanes {
-  using Vec = Lanes;
+  using Floats = Lanes;
   using Value = Bf16;
   static constexpr int kTerms = 2;
 
