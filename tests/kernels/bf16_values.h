@@ -37,18 +37,26 @@ inline std::vector<double> rounded_to_bf16(std::vector<double> values) {
   return values;
 }
 
-/// Checks whole numbers that were computed with small errors in fp32 and rounded to bf16: a number
-/// between two neighbours may have gone to the other one.
-inline void check_neighbours(const std::string& what, const std::vector<float>& got,
-                             const std::vector<double>& want) {
+/// Checks every number with is_right(got, want).
+template <class IsRight>
+void check_each(const std::string& what, const std::vector<float>& got,
+                const std::vector<double>& want, const IsRight& is_right) {
   INFO(what);
   REQUIRE(got.size() == want.size());
   std::size_t wrong = 0;
   for (std::size_t i = 0; i < got.size(); ++i) {
-    const double error = std::abs(static_cast<double>(got[i]) - want[i]);
-    if (!(error <= 0x1p-7 * std::abs(want[i]) + 1e-3)) ++wrong;
+    if (!is_right(static_cast<double>(got[i]), want[i])) ++wrong;
   }
   CHECK(wrong == 0);
+}
+
+/// Checks whole numbers that were computed with small errors in fp32 and rounded to bf16: a number
+/// between two neighbours may have gone to the other one.
+inline void check_neighbours(const std::string& what, const std::vector<float>& got,
+                             const std::vector<double>& want) {
+  check_each(what, got, want, [](double value, double wanted) {
+    return std::abs(value - wanted) <= 0x1p-7 * std::abs(wanted) + 1e-3;
+  });
 }
 
 /// Checks bf16 results. A result is an fp32 number (whose error is far smaller) rounded once to 8
@@ -56,17 +64,12 @@ inline void check_neighbours(const std::string& what, const std::vector<float>& 
 /// cancellation has the fp32 error of the terms.
 inline void check_rounded(const std::string& what, const std::vector<float>& got,
                           const std::vector<double>& want) {
-  INFO(what);
-  REQUIRE(got.size() == want.size());
-  std::size_t wrong = 0;
-  for (std::size_t i = 0; i < got.size(); ++i) {
-    const double value = static_cast<double>(got[i]);
-    const bool same = std::isfinite(want[i])
-                          ? std::abs(value - want[i]) <= 0x1.1p-8 * std::abs(want[i]) + 2e-6
-                          : value == want[i] || (std::isnan(value) && std::isnan(want[i]));
-    if (!same) ++wrong;
-  }
-  CHECK(wrong == 0);
+  check_each(what, got, want, [](double value, double wanted) {
+    if (std::isfinite(wanted)) {
+      return std::abs(value - wanted) <= 0x1.1p-8 * std::abs(wanted) + 2e-6;
+    }
+    return value == wanted || (std::isnan(value) && std::isnan(wanted));
+  });
 }
 
 }  // namespace dpt::testing

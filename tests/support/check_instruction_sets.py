@@ -20,9 +20,10 @@ def shared_functions(folder):
     owners = collections.defaultdict(dict)
     for path in sorted(folder.rglob("*.o")):
         kind = KIND.search(path.name)
-        table = subprocess.run(["nm", "--defined-only", path], check=True, capture_output=True, text=True)
+        command = ["nm", "--defined-only", "--demangle", path]
+        table = subprocess.run(command, check=True, capture_output=True, text=True)
         for line in table.stdout.splitlines():
-            words = line.split()
+            words = line.split(maxsplit=2)
             if len(words) == 3 and words[1] in "Ww":
                 owners[words[2]][kind.group(1) if kind else ""] = path.name
     return {name: kinds for name, kinds in owners.items() if len(kinds) > 1}
@@ -33,8 +34,7 @@ def main():
     count = sum(1 for path in folder.rglob("*.o") if KIND.search(path.name))
     shared = shared_functions(folder)
     for name, kinds in sorted(shared.items()):
-        plain = subprocess.run(["c++filt", name], check=True, capture_output=True, text=True).stdout.strip()
-        print(f"{', '.join(kinds.values())} share {plain}; make it a template over the vector type of the file")
+        print(f"{', '.join(kinds.values())} share {name}; make it a template over the vector type of the file")
     print(f"{count} object files for instruction sets, {len(shared)} shared functions")
     sys.exit(1 if shared or count == 0 else 0)
 

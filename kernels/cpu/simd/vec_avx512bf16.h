@@ -61,18 +61,13 @@ struct PairVec : avx512::Vec {
   }
   /// Returns the operand that pairs the numbers of `first` and `second`; null stands for zeros.
   static PairVec paired(const Bf16* first, const Bf16* second, Mask mask) {
-    const __m512i low = _mm512_maskz_cvtepu16_epi32(0xFFFF, bits(first, mask));
-    if (!second) return as_vec(low);
-    const __m512i high = _mm512_maskz_cvtepu16_epi32(0xFFFF, bits(second, mask));
-    return as_vec(_mm512_or_si512(low, _mm512_maskz_slli_epi32(0xFFFF, high, 16)));
+    if (!second) return as_vec(_mm512_maskz_cvtepu16_epi32(0xFFFF, bits(first, mask)));
+    return paired(bits(first, mask), bits(second, mask));
   }
 
   /// Does the same; `second` is rounded to bf16.
   static PairVec paired(const Bf16* first, PairVec second) {
-    const __m256i rounded = reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(second.v));
-    const __m512i low = _mm512_maskz_cvtepu16_epi32(0xFFFF, bits(first, 0xFFFF));
-    const __m512i high = _mm512_maskz_cvtepu16_epi32(0xFFFF, rounded);
-    return as_vec(_mm512_or_si512(low, _mm512_maskz_slli_epi32(0xFFFF, high, 16)));
+    return paired(bits(first, 0xFFFF), reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(second.v)));
   }
 
   static Vec fma(PairVec a, PairVec b, Vec c) {
@@ -85,6 +80,11 @@ struct PairVec : avx512::Vec {
   }
 
  private:
+  static PairVec paired(__m256i first, __m256i second) {
+    const __m512i low = _mm512_maskz_cvtepu16_epi32(0xFFFF, first);
+    const __m512i high = _mm512_maskz_cvtepu16_epi32(0xFFFF, second);
+    return as_vec(_mm512_or_si512(low, _mm512_maskz_slli_epi32(0xFFFF, high, 16)));
+  }
   static PairVec as_vec(__m512i pairs) { return Vec{_mm512_castsi512_ps(pairs)}; }
   static __m256i bits(const Bf16* from, Mask mask) { return _mm256_maskz_loadu_epi16(mask, from); }
 };

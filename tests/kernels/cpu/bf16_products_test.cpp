@@ -36,9 +36,23 @@ bool have_bf16() {
   return false;
 }
 
+/// Returns true if this processor can run the kernels that are compiled for AVX512-BF16.
+bool have_avx512_bf16() {
+  if (CpuFeatures::detect().avx512_bf16) return true;
+  skip_test("this processor has no AVX512-BF16");
+  return false;
+}
+
 struct Input {
   std::vector<float> x, weight, bias, dy;
 };
+
+/// Returns the input of a convolution, made by `values`.
+Input input_of(const Conv2dDesc& d,
+               std::vector<float> (*values)(std::int64_t count, std::uint64_t seed)) {
+  return {values(d.batch * d.in.elements(), 1), values(weight_count(d), 2),
+          values(d.bias ? d.conv_out.c : 0, 3), values(d.batch * d.out.elements(), 4)};
+}
 
 struct Output {
   std::vector<float> y, dx, dweight, dbias, dweight_twice, dbias_twice;
@@ -132,14 +146,7 @@ std::vector<double> twice(std::vector<double> values) {
   return values;
 }
 
-/// Checks results to the bit, except y of Winograd's filtering: it may be the neighbouring bf16
-/// number, because factors like 1/6 are not exact in fp32.
-void check_exact(const Output& got, const Expected& want, const Op& op) {
-  if (op.implementation().starts_with("winograd")) {
-    check_neighbours("y", got.y, want.y);
-  } else {
-    check_close("y", got.y, want.y, 0);
-  }
+void check_exact_gradients(const Output& got, const Expected& want) {
   check_close("dx", got.dx, want.gradients.x, 0);
   check_close("dweight", got.dweight, want.gradients.weight, 0);
   check_close("dbias", got.dbias, want.gradients.bias, 0);
@@ -147,10 +154,20 @@ void check_exact(const Output& got, const Expected& want, const Op& op) {
   check_close("dbias twice", got.dbias_twice, twice(want.gradients.bias), 0);
 }
 
+void check_exact(const Output& got, const Expected& want) {
+  check_close("y", got.y, want.y, 0);
+  check_exact_gradients(got, want);
+}
+
+/// Checks results of Winograd's filtering. y may be the neighbouring bf16 number, because factors
+/// like 1/6 are not exact in fp32.
+void check_winograd(const Output& got, const Expected& want) {
+  check_neighbours("y", got.y, want.y);
+  check_exact_gradients(got, want);
+}
+
 void check_bf16_conv(Conv2dDesc d) {
-  const Input in = {whole_values(d.batch * d.in.elements(), 1), whole_values(weight_count(d), 2),
-                    whole_values(d.bias ? d.conv_out.c : 0, 3),
-                    whole_values(d.batch * d.out.elements(), 4)};
+  const Input in = input_of(d, whole_values);
   const Conv2dDesc exact = d;
   d.type = DType::bf16;
   if (d.pool) d.pool->type = DType::bf16;
@@ -159,7 +176,9 @@ void check_bf16_conv(Conv2dDesc d) {
     const auto op = backend->make(d);
     INFO(backend->info().name, ": ", text(d), " by ", op->implementation());
     const bool is_direct = op->implementation().starts_with("direct");
-    check_exact(run(*backend, *op, in), expect(exact, in, is_direct && d.pool), *op);
+    const bool is_winograd = op->implementation().starts_with("winograd");
+    const auto check = is_winograd ? check_winograd : check_exact;
+    check(run(*backend, *op, in), expect(exact, in, is_direct && d.pool));
   }
 }
 
@@ -186,58 +205,36 @@ TEST_CASE("convolutions in bf16 of random shapes, to the bit") {
   for (const Conv2dDesc& d : long_direct_convs()) check_bf16_conv(d);
 }
 
-/// Returns a random description that Winograd's kernels accept: odd and even sizes, and blocks of
-/// tiles that end in the middle of an image.
-Conv2dDesc random_winograd_conv(std::uint64_t seed) {
-  Draws pick(seed, 1);
-  const Size2 padding{pick(0, 2), pick(0, 2)};
-  const SampleShape in{pick(3 - padding.h, 13), pick(3 - padding.w, 17), 16 * pick(1, 4)};
-  Conv2dDesc d = conv_case(pick(1, 9), in, 16 * pick(1, 5), {3, 3}, {1, 1}, padding);
-  d.bias = pick(0, 1) > 0;
-  d.relu = pick(0, 1) > 0;
-  return d;
-}
-
 TEST_CASE("convolutions in bf16 by Winograd's filtering, gradients to the bit") {
+  if (!have_avx512_bf16()) return;
   const CpuFeatures features = CpuFeatures::detect();
-  if (!features.avx512_bf16) {
-    skip_test("this processor has no AVX512-BF16");
-    return;
-  }
   const auto backend = make_cpu_backend(1);
   for (std::uint64_t seed = 0; seed < 40; ++seed) {
     Conv2dDesc d = random_winograd_conv(seed);
     // No sum is 0, where a small error would decide whether ReLU passes the gradient.
     d.bias = d.bias || d.relu;
-    std::vector<float> bias = whole_values(d.bias ? d.conv_out.c : 0, 3);
-    for (float& each : bias) each += 0.5F;
-    const Input in = {whole_values(d.batch * d.in.elements(), 1), whole_values(weight_count(d), 2),
-                      bias, whole_values(d.batch * d.out.elements(), 4)};
+    Input in = input_of(d, whole_values);
+    for (float& each : in.bias) each += 0.5F;
     const Expected want = expect(d, in);
     d.type = DType::bf16;
     for (const int threads : {1, 3}) {
       const auto op = make_winograd_conv2d(d, CpuTarget{threads, features}, Prefer::ours);
       INFO(text(d), " by ", op->implementation());
-      check_exact(run(*backend, *op, in), want, *op);
+      check_winograd(run(*backend, *op, in), want);
     }
   }
 }
 
 TEST_CASE("gradients in bf16 by Winograd's filtering err by the rounding of their operands") {
+  if (!have_avx512_bf16()) return;
   const CpuFeatures features = CpuFeatures::detect();
-  if (!features.avx512_bf16) {
-    skip_test("this processor has no AVX512-BF16");
-    return;
-  }
   const auto backend = make_cpu_backend(1);
   for (std::uint64_t seed = 0; seed < 10; ++seed) {
     Conv2dDesc d = random_winograd_conv(seed);
     d.relu = false;
-    const auto values = [](std::int64_t count, std::uint64_t stream) {
+    const Input in = input_of(d, [](std::int64_t count, std::uint64_t stream) {
       return widened(rounded(random_values(count, stream)));
-    };
-    const Input in = {values(d.batch * d.in.elements(), 1), values(weight_count(d), 2),
-                      values(d.bias ? d.conv_out.c : 0, 3), values(d.batch * d.out.elements(), 4)};
+    });
     const Expected want = expect(d, in);
     d.type = DType::bf16;
     const auto op = make_winograd_conv2d(d, CpuTarget{1, features}, Prefer::ours);
@@ -273,16 +270,14 @@ Conv2dDesc random_library_conv(std::uint64_t seed) {
 
 /// Checks the convolution that the library computes where dpt has no kernel.
 void check_library_conv(Conv2dDesc d) {
-  const Input in = {whole_values(d.batch * d.in.elements(), 1), whole_values(weight_count(d), 2),
-                    whole_values(d.bias ? d.conv_out.c : 0, 3),
-                    whole_values(d.batch * d.out.elements(), 4)};
+  const Input in = input_of(d, whole_values);
   const Expected want = expect(d, in);
   d.type = DType::bf16;
   for (const int threads : {1, 2}) {
     const auto backend = make_cpu_backend(threads);
     const auto op = make_cpu_op(d, CpuTarget{threads, {}});
     INFO(backend->info().name, ": ", text(d), " by ", op->implementation());
-    check_exact(run(*backend, *op, in), want, *op);
+    check_exact(run(*backend, *op, in), want);
   }
 }
 
@@ -317,7 +312,7 @@ TEST_CASE("linear layers in bf16 with every fusion, to the bit") {
         const auto backend = make_cpu_backend(1);
         const auto op = backend->make(d);
         INFO("linear ", in_size, " -> ", out_size, ", batch ", batch, " by ", op->implementation());
-        check_exact(run(*backend, *op, in), want, *op);
+        check_exact(run(*backend, *op, in), want);
       }
     }
   }

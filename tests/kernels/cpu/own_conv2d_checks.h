@@ -59,6 +59,18 @@ inline Conv2dDesc random_direct_conv(std::uint64_t seed) {
   return d;
 }
 
+/// Returns a random description that Winograd's kernels accept: odd and even sizes, and blocks of
+/// tiles that end in the middle of an image.
+inline Conv2dDesc random_winograd_conv(std::uint64_t seed) {
+  Draws pick(seed, 1);
+  const Size2 padding{pick(0, 2), pick(0, 2)};
+  const SampleShape in{pick(3 - padding.h, 13), pick(3 - padding.w, 17), 16 * pick(1, 4)};
+  Conv2dDesc d = conv_case(pick(1, 9), in, 16 * pick(1, 5), {3, 3}, {1, 1}, padding);
+  d.bias = pick(0, 1) > 0;
+  d.relu = pick(0, 1) > 0;
+  return d;
+}
+
 /// Returns convolutions whose weights exceed the first-level cache, among them a wide one.
 inline std::vector<Conv2dDesc> long_direct_convs() {
   return {conv_case(1, {8, 8, 64}, 40, {3, 3}, {1, 1}, {1, 1}),

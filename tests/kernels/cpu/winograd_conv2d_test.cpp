@@ -17,13 +17,7 @@ TEST_CASE("Winograd's convolutions of random shapes equal the reference") {
   avx2.avx2 = true;
   for (const CpuFeatures& features : {detected, avx2}) {
     for (std::uint64_t seed = 0; seed < 40; ++seed) {
-      Draws pick(seed, 1);
-      const Size2 padding{pick(0, 2), pick(0, 2)};
-      // Odd and even sizes, with blocks that end in the middle of an image.
-      const SampleShape in{pick(3 - padding.h, 13), pick(3 - padding.w, 17), 16 * pick(1, 4)};
-      Conv2dDesc d = conv_case(pick(1, 9), in, 16 * pick(1, 5), {3, 3}, {1, 1}, padding);
-      d.bias = pick(0, 1) > 0;
-      d.relu = pick(0, 1) > 0;
+      const Conv2dDesc d = random_winograd_conv(seed);
       for (const int threads : {1, 3}) {
         check_against_reference(*backend, d, random_conv_data(d, 300 + seed), make_winograd_conv2d,
                                 features, threads);
